@@ -71,7 +71,7 @@ func (q *Queue[R]) add(item R, priority int, readyAt, now time.Time) {
 		e.readyAt = now // nobody waited for it until then
 	}
 	switch {
-	case e.lane != nil:
+	case e.flow != nil:
 		q.replace(e, raised)
 	case e.held:
 		// Nothing is in order before Done.
@@ -87,18 +87,18 @@ func (q *Queue[R]) add(item R, priority int, readyAt, now time.Time) {
 
 // becomeReady makes an entry ready that is new or was delayed.
 func (q *Queue[R]) becomeReady(e *entry[R]) {
-	e.order = q.next()
+	e.order = q.number()
 	q.metrics.added()
 	q.enter(e)
 }
 
-// replace puts a ready entry where it belongs after its priority rose or its lane changed.
+// replace puts a ready entry where it belongs after its priority rose or its flow changed.
 func (q *Queue[R]) replace(e *entry[R], raised bool) {
 	if raised {
-		e.order = q.next()
+		e.order = q.number()
 	}
-	old := e.lane
-	if laneKey(q.tenantOf(e.item), q.options.Lane(e.item)) == old.key {
+	old := e.flow
+	if q.keyOf(e.item) == old.key {
 		old.ready.update(e)
 		q.settle(old)
 		return

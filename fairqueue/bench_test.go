@@ -13,15 +13,15 @@ import (
 // holds 10,000 items.
 func BenchmarkAddGetDone(b *testing.B) {
 	const backlog = 10_000
-	for _, lanes := range []int{1, 100, 1000} {
+	for _, flows := range []int{1, 100, 1000} {
 		items := make([]string, backlog)
-		laneNames := make(map[string]string, backlog)
+		flowNames := make(map[string]string, backlog)
 		for i := range items {
-			items[i] = fmt.Sprintf("%d/%d", i%lanes, i)
-			laneNames[items[i]] = fmt.Sprint(i % lanes)
+			items[i] = fmt.Sprintf("%d/%d", i%flows, i)
+			flowNames[items[i]] = fmt.Sprint(i % flows)
 		}
-		for name, newQueue := range implementations(func(item string) string { return laneNames[item] }) {
-			b.Run(fmt.Sprintf("lanes=%d/%s", lanes, name), func(b *testing.B) {
+		for name, newQueue := range implementations(func(item string) string { return flowNames[item] }) {
+			b.Run(fmt.Sprintf("flows=%d/%s", flows, name), func(b *testing.B) {
 				q := newQueue()
 				defer q.ShutDown()
 				q.AddWithOpts(priorityqueue.AddOpts{}, items...)
@@ -38,7 +38,7 @@ func BenchmarkAddGetDone(b *testing.B) {
 
 // BenchmarkParallel has 16 workers that take items and add them again.
 func BenchmarkParallel(b *testing.B) {
-	for name, newQueue := range implementations(laneOf) {
+	for name, newQueue := range implementations(flowOfName) {
 		b.Run(name, func(b *testing.B) {
 			q := newQueue()
 			defer q.ShutDown()
@@ -63,10 +63,10 @@ func BenchmarkParallel(b *testing.B) {
 }
 
 // implementations are the queues to compare.
-func implementations(lane func(string) string) map[string]func() priorityqueue.PriorityQueue[string] {
+func implementations(flow func(string) string) map[string]func() priorityqueue.PriorityQueue[string] {
 	return map[string]func() priorityqueue.PriorityQueue[string]{
 		"fairqueue": func() priorityqueue.PriorityQueue[string] {
-			return New("bench", Options[string]{Lane: lane, MaxInFlight: limit(16)})
+			return New("bench", Options[string]{Flow: flow, MaxInFlight: limit(16)})
 		},
 		"controller-runtime": func() priorityqueue.PriorityQueue[string] {
 			return priorityqueue.New("bench", func(o *priorityqueue.Opts[string]) { o.Log = logr.Discard() })

@@ -13,28 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// Many goroutines do everything at once. No item may be worked on twice at a time, no lane may exceed its cap, and the
+// Many goroutines do everything at once. No item may be worked on twice at a time, no flow may exceed its cap, and the
 // last addition of every item must be followed by work on it. There are few items, so that many are added while they
 // are worked on.
 func TestManyProducersAndConsumers(t *testing.T) {
 	g := NewWithT(t)
-	const lanes, perLane, producers, consumers, additions = 20, 3, 8, 16, 3000
+	const flows, perFlow, producers, consumers, additions = 20, 3, 8, 16, 3000
 	q := New("test", Options[string]{
-		Lane: laneOf, Tenant: func(item string) string { return item[:1] }, MaxInFlight: limit(2),
-		Places: 8, Patience: 100 * time.Microsecond, Doubt: 10 * time.Microsecond,
-		Answers: func(_ string, settled func()) bool {
-			if rand.IntN(2) == 0 {
-				return true
-			}
-			time.AfterFunc(time.Duration(rand.IntN(100))*time.Microsecond, settled)
-			return false
-		}})
+		Flow: flowOfName, Tenant: func(item string) string { return item[:1] }, MaxInFlight: limit(2),
+		Seats: 8, Workers: consumers})
 
-	var worked [lanes * perLane]struct{ added, seen, busy atomic.Int64 }
-	var busyLanes [lanes]atomic.Int64
-	item := func(i int) string { return fmt.Sprintf("%d/%d", i%lanes, i) }
+	var worked [flows * perFlow]struct{ added, seen, busy atomic.Int64 }
+	var busyFlows [flows]atomic.Int64
+	item := func(i int) string { return fmt.Sprintf("%d/%d", i%flows, i) }
 	index := func(item string) (i int) {
-		_, err := fmt.Sscanf(item[len(laneOf(item))+1:], "%d", &i)
+		_, err := fmt.Sscanf(item[len(flowOfName(item))+1:], "%d", &i)
 		if err != nil {
 			panic(err)
 		}
@@ -54,14 +47,17 @@ func TestManyProducersAndConsumers(t *testing.T) {
 				if worked[i].busy.Add(1) != 1 {
 					t.Error("an item is worked on twice at a time")
 				}
-				if busyLanes[i%lanes].Add(1) > 2 {
-					t.Error("a lane exceeds its cap")
+				if busyFlows[i%flows].Add(1) > 2 {
+					t.Error("a flow exceeds its cap")
+				}
+				if rand.IntN(2) == 0 {
+					Yield(q.Context(t.Context(), next))
 				}
 				if rand.IntN(10) == 0 {
 					time.Sleep(50 * time.Microsecond)
 				}
 				worked[i].busy.Add(-1)
-				busyLanes[i%lanes].Add(-1)
+				busyFlows[i%flows].Add(-1)
 				worked[i].seen.Store(added)
 				q.Done(next)
 				if found := faults(q); len(found) > 0 {
@@ -73,7 +69,7 @@ func TestManyProducersAndConsumers(t *testing.T) {
 	for range producers {
 		producing.Go(func() {
 			for range additions {
-				i := rand.IntN(lanes * perLane)
+				i := rand.IntN(flows * perFlow)
 				worked[i].added.Add(1)
 				switch rand.IntN(5) {
 				case 0:
@@ -102,7 +98,7 @@ func TestManyProducersAndConsumers(t *testing.T) {
 
 	q.ShutDown()
 	consuming.Wait()
-	g.Expect(q.lanes).To(BeEmpty())
+	g.Expect(q.flows).To(BeEmpty())
 	g.Expect(q.entries).To(BeEmpty())
 	g.Expect(q.ready).To(BeZero())
 	g.Expect(faults(q)).To(BeEmpty())
@@ -114,25 +110,17 @@ func TestRandomSequences(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			g := NewWithT(t)
 			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it shall be the same each time
-			moved := false                           // whether items are in other lanes than before
-			var settle []func()
-			answering := map[string]bool{}
+			moved := false                           // whether items are in other flows than before
 			var tenant func(string) string
 			if seed%2 == 0 {
 				tenant = func(item string) string { return fmt.Sprint(item[0] % 3) }
 			}
 			q, clock := newTestQueue(t, Options[string]{
-				Tenant: tenant, Places: 4, Workers: 12, MaxInFlight: limit(3), Answers: func(item string, settled func()) bool {
-					if answering[laneOf(item)] {
-						return true
-					}
-					settle = append(settle, settled)
-					return false
-				}, Lane: func(item string) string {
+				Tenant: tenant, Seats: 4, Workers: 12, MaxInFlight: limit(3), Flow: func(item string) string {
 					if moved {
 						return "moved-" + item[len(item)-1:]
 					}
-					return laneOf(item)
+					return flowOfName(item)
 				},
 			})
 			var working []string
@@ -153,17 +141,10 @@ func TestRandomSequences(t *testing.T) {
 					}
 				case 7:
 					moved = random.IntN(10) == 0
-					elapse(g, q, clock, time.Duration(random.IntN(1500))*time.Millisecond)
+					clock.Step(time.Duration(random.IntN(1500)) * time.Millisecond)
 				case 8:
-					q.mutex.Lock() // answers are asked for with it locked
-					settled := settle
-					settle = nil
-					for lane := range 8 {
-						answering[fmt.Sprint(lane)] = random.IntN(2) == 0
-					}
-					q.mutex.Unlock()
-					for _, f := range settled {
-						f()
+					if len(working) > 0 {
+						Yield(q.Context(t.Context(), working[random.IntN(len(working))]))
 					}
 				}
 				g.Expect(faults(q)).To(BeEmpty(), "after %d steps", step)
@@ -174,7 +155,7 @@ func TestRandomSequences(t *testing.T) {
 
 func TestNothingRunsAfterShutDown(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
-	q := New("test", Options[string]{Lane: laneOf})
+	q := New("test", Options[string]{Flow: flowOfName})
 	goleak.VerifyNone(t, ignore) // Nor before.
 
 	var consumers sync.WaitGroup

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// testBoth runs a test against this package's queue, with one lane for all, and against the one of controller-runtime:
+// testBoth runs a test against this package's queue, with one flow for all, and against the one of controller-runtime:
 // what holds there must hold here.
 func testBoth(t *testing.T, name string, test func(g Gomega, q priorityqueue.PriorityQueue[string])) {
 	for implementation, q := range map[string]priorityqueue.PriorityQueue[string]{

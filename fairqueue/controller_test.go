@@ -28,7 +28,7 @@ func TestAControllerRunsOnTheQueue(t *testing.T) {
 		SkipNameValidation:      new(true),
 		Logger:                  logr.Discard(),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[string]) workqueue.TypedRateLimitingInterface[string] {
-			q = New(name, Options[string]{Lane: laneOf, RateLimiter: limiter})
+			q = New(name, Options[string]{Flow: flowOfName, RateLimiter: limiter})
 			return q
 		},
 		Reconciler: reconcile.TypedFunc[string](func(_ context.Context, item string) (reconcile.Result, error) {
@@ -37,7 +37,7 @@ func TestAControllerRunsOnTheQueue(t *testing.T) {
 			count := calls[item]
 			mutex.Unlock()
 			switch {
-			case laneOf(item) == "hanging":
+			case flowOfName(item) == "hanging":
 				<-hang
 			case item == "fine/fails-twice" && count <= 2:
 				return reconcile.Result{}, errors.New("not yet")
@@ -64,8 +64,8 @@ func TestAControllerRunsOnTheQueue(t *testing.T) {
 		defer mutex.Unlock()
 		counts := map[string]int{}
 		for item, count := range calls {
-			if lane := laneOf(item); lane != "fine" {
-				item = lane
+			if flow := flowOfName(item); flow != "fine" {
+				item = flow
 			}
 			counts[item] += count
 		}

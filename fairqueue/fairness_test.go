@@ -8,28 +8,28 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestLanesTakeTurns(t *testing.T) {
+func TestFlowsTakeTurns(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{})
 	addMany(q, "a", 3)
 	addMany(q, "b", 2)
 	addMany(q, "c", 1)
-	g.Expect(work(t, q, 6)).To(Equal([]string{"a/0", "b/0", "c/0", "a/1", "b/1", "a/2"}))
+	g.Expect(serve(t, q, 6)).To(Equal([]string{"a/0", "b/0", "c/0", "a/1", "b/1", "a/2"}))
 }
 
-func TestALargeLaneDelaysAnotherByOneServiceAtMost(t *testing.T) {
+func TestALargeFlowDelaysAnotherByOneServiceAtMost(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{})
 	addMany(q, "large", 100_000)
-	work(t, q, 1000)
+	serve(t, q, 1000)
 
 	q.Add("small/0")
-	g.Expect(work(t, q, 2)).To(ContainElement("small/0"))
+	g.Expect(serve(t, q, 2)).To(ContainElement("small/0"))
 	q.Add("small/1")
-	g.Expect(work(t, q, 2)).To(ContainElement("small/1"))
+	g.Expect(serve(t, q, 2)).To(ContainElement("small/1"))
 }
 
-func TestALaneThatIsRefilledAtOnceGainsNothing(t *testing.T) {
+func TestAFlowThatIsRefilledAtOnceGainsNothing(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{})
 	addMany(q, "patient", 100)
@@ -38,7 +38,7 @@ func TestALaneThatIsRefilledAtOnceGainsNothing(t *testing.T) {
 	for range 100 {
 		item, _ := q.Get()
 		q.Done(item)
-		if laneOf(item) == "eager" {
+		if flowOfName(item) == "eager" {
 			eager++
 			q.Add(item)
 		}
@@ -46,30 +46,30 @@ func TestALaneThatIsRefilledAtOnceGainsNothing(t *testing.T) {
 	g.Expect(eager).To(Equal(50))
 }
 
-func TestManyLanesAreServedEvenly(t *testing.T) {
+func TestManyFlowsAreServedEvenly(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{})
 	for i := range 50 {
 		addMany(q, fmt.Sprint(i), 20+i)
 	}
 	served := map[string]int{}
-	for _, item := range work(t, q, 50*20) {
-		served[laneOf(item)]++
+	for _, item := range serve(t, q, 50*20) {
+		served[flowOfName(item)]++
 	}
 	g.Expect(served).To(HaveLen(50))
-	for lane, count := range served {
-		g.Expect(count).To(Equal(20), lane)
+	for flow, count := range served {
+		g.Expect(count).To(Equal(20), flow)
 	}
 }
 
-func TestPriorityCountsWithinALane(t *testing.T) {
+func TestPriorityCountsWithinAFlow(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{})
 	q.AddWithOpts(priority(0), "a/resync")
 	q.AddWithOpts(priority(0), "b/resync")
 	q.AddWithOpts(priority(10), "b/change")
 	q.AddWithOpts(priority(5), "b/drift")
-	g.Expect(work(t, q, 4)).To(Equal([]string{"a/resync", "b/change", "b/drift", "b/resync"}))
+	g.Expect(serve(t, q, 4)).To(Equal([]string{"a/resync", "b/change", "b/drift", "b/resync"}))
 }
 
 // With a thousand targets, the looks that are due every ten minutes delayed each correction by seconds.
@@ -79,10 +79,10 @@ func TestWhatIsUrgentDoesNotWaitForTheBackgroundOfOthers(t *testing.T) {
 	for i := range 100 {
 		q.AddWithOpts(priority(-100), fmt.Sprintf("%d/resync", i))
 	}
-	work(t, q, 10)
+	serve(t, q, 10)
 	q.AddWithOpts(priority(50), "late/drift")
 	q.AddWithOpts(priority(0), "99/resync")
-	g.Expect(work(t, q, 3)).To(Equal([]string{"99/resync", "late/drift", "10/resync"}), "one that was waiting already becomes urgent, too")
+	g.Expect(serve(t, q, 3)).To(Equal([]string{"99/resync", "late/drift", "10/resync"}), "one that was waiting already becomes urgent, too")
 }
 
 // With 300 of a thousand targets, a change that came to all of them delayed corrections in the others by seconds.
@@ -101,70 +101,35 @@ func TestChangesAndUpkeepTakeTurns(t *testing.T) {
 			for i := range 100 {
 				q.AddWithOpts(priority(test.many), fmt.Sprintf("%d/0", i))
 			}
-			work(t, q, 10)
+			serve(t, q, 10)
 			q.AddWithOpts(priority(test.late), "late/0", "late/1", "later/0")
-			g.Expect(work(t, q, 6)).To(Equal([]string{"late/0", "10/0", "later/0", "11/0", "late/1", "12/0"}))
-			g.Expect(work(t, q, 87)).To(And(HaveLen(87), ContainElement("99/0")), "nothing is lost")
+			g.Expect(serve(t, q, 6)).To(Equal([]string{"late/0", "10/0", "later/0", "11/0", "late/1", "12/0"}))
+			g.Expect(serve(t, q, 87)).To(And(HaveLen(87), ContainElement("99/0")), "nothing is lost")
 		})
 	}
 }
 
-// With 300 changes for targets that hung, all places were taken until these were found silent, and edits in the others
-// waited for a second.
-func TestEachKindLeavesSomePlacesToTheOthers(t *testing.T) {
-	for _, test := range []struct {
-		name          string
-		many, late    int
-		places, share int
-		changes       int
-	}{
-		{"many changes, and drift", 100, 50, 20, 15, 100},
-		{"much drift, and a change", 50, 100, 20, 15, 100},
-		{"much of the background, and a change", -100, 100, 20, 15, 100},
-		{"much of the background, and drift", -100, 50, 20, 15, 100},
-		{"few places", 100, 50, 3, 3, 100},
-		{"changes that nothing is told from", 100, -100, 20, 20, 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			g := NewWithT(t)
-			q, _ := newTestQueue(t, Options[string]{Changes: test.changes, Places: test.places})
-			for i := range 100 {
-				q.AddWithOpts(priority(test.many), fmt.Sprintf("%d/0", i))
-			}
-			g.Expect(take(q)).To(HaveLen(test.share))
-			for i := range 100 {
-				q.AddWithOpts(priority(test.late), fmt.Sprintf("late-%d/0", i))
-			}
-			late := take(q)
-			g.Expect(late).To(HaveLen(test.places - test.share))
-			for _, item := range late {
-				g.Expect(item).To(HavePrefix("late-"))
-			}
-			q.Done("0/0")
-			g.Expect(take(q)).To(HaveLen(1), "nothing is kept from those that want it")
-		})
-	}
-}
-
-// What drifts has places where changes and the background have all they get.
-func TestTheBackgroundTakesNoPlaceOfUpkeep(t *testing.T) {
+// A cold start, or resyncs that are all due, must not occupy all workers.
+func TestTheBackgroundHasNoMoreInFlightThanThereAreSeats(t *testing.T) {
 	g := NewWithT(t)
-	q, _ := newTestQueue(t, Options[string]{Changes: 100, Places: 4})
-	for i := range 5 {
-		q.AddWithOpts(priority(100), fmt.Sprintf("changed-%d/0", i))
-		q.AddWithOpts(priority(-100), fmt.Sprintf("resynced-%d/0", i))
+	q, _ := newTestQueue(t, Options[string]{Seats: 3, Workers: 30})
+	for i := range 10 {
+		q.AddWithOpts(priority(-1), fmt.Sprintf("%d/resync", i))
 	}
-	g.Expect(take(q)).To(Equal([]string{"changed-0/0", "changed-1/0", "changed-2/0"}))
-	q.AddWithOpts(priority(50), "edited/0")
-	g.Expect(take(q)).To(Equal([]string{"edited/0"}))
+	g.Expect(takeAndYield(t, q)).To(HaveLen(3), "although all of them wait for their targets")
+	q.Add("0/change")
+	g.Expect(take(q)).To(Equal([]string{"0/change"}))
+	q.Done("1/resync")
+	g.Expect(take(q)).To(Equal([]string{"3/resync"}))
+	g.Expect(faults(q)).To(BeEmpty())
 }
 
-func TestChangesOfALaneComeBeforeItsUpkeep(t *testing.T) {
+func TestChangesOfAFlowComeBeforeItsUpkeep(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{Changes: 100})
 	q.AddWithOpts(priority(50), "a/drift", "b/drift")
 	q.AddWithOpts(priority(100), "a/change")
-	g.Expect(work(t, q, 3)).To(Equal([]string{"a/change", "b/drift", "a/drift"}))
+	g.Expect(serve(t, q, 3)).To(Equal([]string{"a/change", "b/drift", "a/drift"}))
 }
 
 // Both kinds let the background pass.
@@ -176,26 +141,9 @@ func TestTheBackgroundPassesChangesAndUpkeep(t *testing.T) {
 		q.AddWithOpts(priority(50), fmt.Sprintf("drift-%d/0", i))
 	}
 	q.AddWithOpts(priority(-100), "a/resync", "b/resync")
-	served := work(t, q, 16)
+	served := serve(t, q, 16)
 	g.Expect(served[7]).To(Equal("a/resync"))
 	g.Expect(served[15]).To(Equal("b/resync"))
-}
-
-// Places are kept for lanes that are known to be swift, but not for their background.
-func TestANewLaneDoesNotWaitForTheBackgroundOfSwiftOnes(t *testing.T) {
-	g := NewWithT(t)
-	q, _ := newTestQueue(t, Options[string]{Places: 4, Workers: 16})
-	for i := range 10 {
-		q.Add(fmt.Sprintf("swift-%d/change", i))
-	}
-	work(t, q, 10)
-	for i := range 10 {
-		q.AddWithOpts(priority(-100), fmt.Sprintf("swift-%d/resync", i))
-	}
-	for i := range 4 {
-		q.Add(fmt.Sprintf("new-%d/first", i))
-	}
-	g.Expect(take(q)).To(Equal([]string{"new-0/first", "new-1/first", "new-2/first", "new-3/first"}))
 }
 
 // Nobody waits for the background, so that it is no sign of too few workers.
@@ -208,7 +156,7 @@ func TestTheBackgroundIsNoWait(t *testing.T) {
 	q.Add("a/change")
 	clock.Step(time.Second)
 	g.Expect(q.measure().oldest).To(Equal(time.Second))
-	g.Expect(q.inLanes()[0].Oldest).To(Equal(time.Second))
+	g.Expect(q.inFlows()[0].Oldest).To(Equal(time.Second))
 }
 
 func TestTheBackgroundIsNotStarved(t *testing.T) {
@@ -219,15 +167,15 @@ func TestTheBackgroundIsNotStarved(t *testing.T) {
 	}
 	addMany(q, "large", 1000)
 	served := map[string]int{}
-	for _, item := range work(t, q, 80) {
-		served[laneOf(item)]++
+	for _, item := range serve(t, q, 80) {
+		served[flowOfName(item)]++
 	}
 	g.Expect(served).To(HaveLen(11), "one in eight")
 	g.Expect(served["large"]).To(Equal(70))
 }
 
-// A lane that has something in flight lets those go first that have nothing, for it may turn out to hang.
-func TestALaneGetsASecondItemOnceTheOthersHaveOne(t *testing.T) {
+// A flow that has something in flight lets those go first that have nothing, for it may turn out to hang.
+func TestAFlowGetsASecondItemOnceTheOthersHaveOne(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{MaxInFlight: limit(3)})
 	next := func() string {

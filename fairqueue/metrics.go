@@ -30,13 +30,13 @@ type Metrics struct {
 type measured interface {
 	measure() figures
 	idleFrom() time.Time
-	inLanes() []Lane
+	inFlows() []Flow
 }
 
 // figures are the gauges of a queue at one moment.
 type figures struct {
-	depth, delayed, inFlight, slow, lanes, held int
-	oldest                                      time.Duration
+	depth, delayed, inFlight, waiting, flows int
+	oldest                                   time.Duration
 	// longest is how long the item has been worked on that was handed out first.
 	longest time.Duration
 }
@@ -48,22 +48,19 @@ var (
 	metricDepth    = MetricDefinitions.Gauge("trellis_queue_depth", "Items that wait for a worker.", "class")
 	metricDelayed  = MetricDefinitions.Gauge("trellis_queue_delayed", "Items that wait for their time.", "class")
 	metricInFlight = MetricDefinitions.Gauge("trellis_queue_in_flight", "Items that are being worked on.", "class")
-	metricSlow     = MetricDefinitions.Gauge(
-		"trellis_queue_slow",
-		"Items that are worked on without a place: they take long, or what was done last for their target did.", "class")
-	metricHeld = MetricDefinitions.Gauge("trellis_queue_held",
-		"Items that wait until their targets, asked whether they answer, do so or are found to be down: many others are "+
-			"silent.", "class")
-	metricLanes = MetricDefinitions.Gauge(
-		"trellis_queue_lanes", "Targets with items that wait or are being worked on.", "class")
+	metricWaiting  = MetricDefinitions.Gauge("trellis_queue_waiting",
+		"Items that are being worked on and have given up their seat: they wait for their targets, or did.", "class")
+	metricFlows = MetricDefinitions.Gauge(
+		"trellis_queue_flows", "Targets with items that wait or are being worked on.", "class")
 	metricOldest = MetricDefinitions.Gauge("trellis_queue_oldest_seconds",
-		"How long the item has waited that waits longest for a worker. Items that wait for others of their target, or "+
-			"until that answers, are left out, and looks that are due although nothing happened.", "class")
+		"How long the item has waited that waits longest for a worker. Items that wait for others of their target are "+
+			"left out, and so is the background, such as periodic resyncs.", "class")
 	metricLongest = MetricDefinitions.Gauge(
 		"trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
 	metricAdds = MetricDefinitions.Counter(
 		"trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
-	metricWait = MetricDefinitions.Histogram("trellis_queue_wait_seconds", "How long items waited for a worker, without the time in which their targets were silent, and looks that are due although nothing happened.",
+	metricWait = MetricDefinitions.Histogram("trellis_queue_wait_seconds",
+		"How long items waited for a worker. The background, such as periodic resyncs, is left out.",
 		prometheus.ExponentialBuckets(0.0001, 4, 12), "class") // 0.1 ms to 7 min
 )
 
@@ -75,9 +72,8 @@ var gauges = []struct {
 	{metricDepth.Desc(), func(f figures) float64 { return float64(f.depth) }},
 	{metricDelayed.Desc(), func(f figures) float64 { return float64(f.delayed) }},
 	{metricInFlight.Desc(), func(f figures) float64 { return float64(f.inFlight) }},
-	{metricSlow.Desc(), func(f figures) float64 { return float64(f.slow) }},
-	{metricHeld.Desc(), func(f figures) float64 { return float64(f.held) }},
-	{metricLanes.Desc(), func(f figures) float64 { return float64(f.lanes) }},
+	{metricWaiting.Desc(), func(f figures) float64 { return float64(f.waiting) }},
+	{metricFlows.Desc(), func(f figures) float64 { return float64(f.flows) }},
 	{metricOldest.Desc(), func(f figures) float64 { return f.oldest.Seconds() }},
 	{metricLongest.Desc(), func(f figures) float64 { return f.longest.Seconds() }},
 }
@@ -129,16 +125,14 @@ func (m *Metrics) Idle() (class string, since time.Time, queues int) {
 	return class, since, len(m.queues)
 }
 
-// Lane is what a queue has for one target at one moment.
-type Lane struct {
-	// Name is what Options.Lane returned.
+// Flow is what a queue has for one target at one moment.
+type Flow struct {
+	// Name is what Options.Flow returned.
 	Name string
-	// Ready items wait for a worker, InFlight ones are being worked on, Slow ones of them without a place.
-	Ready, InFlight, Slow int
-	// Held is true if none of them is handed out until the target, which was asked, answers.
-	Held bool
-	// Oldest is how long the item has waited that waits longest, be it for a worker or for others of the lane; zero if
-	// none does. Those in the background are left out.
+	// Ready items wait for a worker, InFlight ones are being worked on, Waiting ones of them without a seat.
+	Ready, InFlight, Waiting int
+	// Oldest is the longest time for which an item has waited, be it for a worker or for others of the flow; zero if none
+	// does. Those in the background are left out.
 	Oldest time.Duration
 }
 
@@ -146,13 +140,13 @@ type Lane struct {
 type Snapshot struct {
 	// Class is the name of the queue.
 	Class string
-	// Depth items wait for a worker, Held ones of them until their targets answer, and Delayed ones for their time;
-	// InFlight ones are being worked on, Slow ones of them without a place.
-	Depth, Held, Delayed, InFlight, Slow int
-	// Oldest is how long the item has waited that waits longest for a worker. Those that wait for others of their lane, or
-	// are held, are left out, for no worker would help them, and those in the background, for which nobody waits.
+	// Depth items wait for a worker, and Delayed ones for their time; InFlight ones are being worked on, Waiting ones of
+	// them without a seat.
+	Depth, Delayed, InFlight, Waiting int
+	// Oldest is the longest time for which an item has waited for a worker. Those that wait for others of their flow are
+	// left out, for no worker would help them, and those in the background.
 	Oldest time.Duration
-	Lanes  []Lane
+	Flows  []Flow
 }
 
 // Snapshots returns what the queues hold, in the order of their names.
@@ -164,8 +158,8 @@ func (m *Metrics) Snapshots() []Snapshot {
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		f := queues[name].measure()
 		all = append(all, Snapshot{
-			Class: name, Depth: f.depth, Held: f.held, Delayed: f.delayed, InFlight: f.inFlight, Slow: f.slow, Oldest: f.oldest,
-			Lanes: queues[name].inLanes(),
+			Class: name, Depth: f.depth, Delayed: f.delayed, InFlight: f.inFlight, Waiting: f.waiting, Oldest: f.oldest,
+			Flows: queues[name].inFlows(),
 		})
 	}
 	return all
@@ -218,16 +212,13 @@ func (q *Queue[R]) measure() figures {
 	defer q.mutex.Unlock()
 	now := q.options.Clock.Now()
 	result := figures{depth: q.ready, delayed: q.delayed.len(), inFlight: len(q.inFlight),
-		slow: len(q.inFlight) - q.placed.Len(), lanes: len(q.lanes)}
-	for _, f := range q.inFlight {
-		result.longest = max(result.longest, now.Sub(f.since))
+		waiting: len(q.inFlight) - q.seated, flows: len(q.flows)}
+	for _, w := range q.inFlight {
+		result.longest = max(result.longest, now.Sub(w.since))
 	}
-	for _, l := range q.lanes {
-		switch {
-		case l.held:
-			result.held += l.ready.len()
-		case l.inFlight < q.atMost(l):
-			result.oldest = max(result.oldest, l.oldest(now))
+	for _, f := range q.flows {
+		if f.inFlight < q.maxInFlight(f) {
+			result.oldest = max(result.oldest, f.oldest(now))
 		}
 	}
 	return result
@@ -240,26 +231,16 @@ func (q *Queue[R]) idleFrom() time.Time {
 	return q.idleSince()
 }
 
-// inLanes returns the lanes, by name.
-func (q *Queue[R]) inLanes() []Lane {
+// inFlows returns the flows, by name.
+func (q *Queue[R]) inFlows() []Flow {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	now := q.options.Clock.Now()
-	lanes := make([]Lane, 0, len(q.lanes))
-	for _, l := range q.lanes {
-		lanes = append(lanes, Lane{Name: l.name, Ready: l.ready.len(), InFlight: l.inFlight, Slow: l.slow, Held: l.held,
-			Oldest: l.oldest(now)})
+	flows := make([]Flow, 0, len(q.flows))
+	for _, f := range q.flows {
+		flows = append(flows, Flow{Name: f.name, Ready: f.ready.len(), InFlight: f.inFlight,
+			Waiting: f.inFlight - f.seated, Oldest: f.oldest(now)})
 	}
-	slices.SortFunc(lanes, func(a, b Lane) int { return strings.Compare(a.Name, b.Name) })
-	return lanes
-}
-
-// oldest returns how long the urgent entry has been ready that has been for longest; zero if none is.
-func (l *lane[R]) oldest(now time.Time) (oldest time.Duration) {
-	for _, e := range l.ready.things {
-		if e.urgent() {
-			oldest = max(oldest, now.Sub(e.readyAt))
-		}
-	}
-	return oldest
+	slices.SortFunc(flows, func(a, b Flow) int { return strings.Compare(a.Name, b.Name) })
+	return flows
 }

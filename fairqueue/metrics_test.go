@@ -52,14 +52,16 @@ func TestMetrics(t *testing.T) {
 	clock.Step(time.Second)
 
 	g.Expect(figuresOf(g, registry)).To(Equal(map[string]float64{
-		"adds_total": 4, "depth": 2, "held": 0, "slow": 0, "delayed": 1, "in_flight": 2, "lanes": 1, "oldest_seconds": 0, "longest_run_seconds": 1,
+		"adds_total": 4, "depth": 2, "waiting": 0, "delayed": 1, "in_flight": 2, "flows": 1, "oldest_seconds": 0, "longest_run_seconds": 1,
 		"wait_seconds_count": 2, "wait_seconds_sum": 6,
-	}), "a/2 waits for others of its lane")
+	}), "a/2 waits for others of its flow")
 	q.Add("b/0")
 	clock.Step(2 * time.Second)
-	g.Expect(figuresOf(g, registry)).To(And(HaveKeyWithValue("oldest_seconds", 2.0), HaveKeyWithValue("depth", 3.0), HaveKeyWithValue("lanes", 2.0)))
+	g.Expect(figuresOf(g, registry)).To(And(HaveKeyWithValue("oldest_seconds", 2.0), HaveKeyWithValue("depth", 3.0), HaveKeyWithValue("flows", 2.0)))
 	q.Done("a/1")
 	g.Expect(figuresOf(g, registry)).To(HaveKeyWithValue("oldest_seconds", 6.0), "a/2 lacks nothing but a worker now")
+	Yield(q.Context(t.Context(), "a/0"))
+	g.Expect(figuresOf(g, registry)).To(And(HaveKeyWithValue("waiting", 1.0), HaveKeyWithValue("in_flight", 1.0)))
 
 	problems, err := testutil.GatherAndLint(registry)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -141,7 +143,7 @@ func TestSnapshots(t *testing.T) {
 
 	g.Expect(figures.Snapshots()).To(Equal([]Snapshot{{
 		Class: "test", Depth: 1, Delayed: 1, InFlight: 2,
-		Lanes: []Lane{{Name: "a", Ready: 1, InFlight: 2, Oldest: 4 * time.Second}},
+		Flows: []Flow{{Name: "a", Ready: 1, InFlight: 2, Oldest: 4 * time.Second}},
 	}}))
 	g.Expect(served).To(Equal(map[string]time.Duration{"a/0": 3 * time.Second, "a/1": 3 * time.Second}))
 }

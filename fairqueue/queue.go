@@ -1,16 +1,15 @@
 package fairqueue
 
 import (
-	"container/list"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// Queue is a work queue that is fair between lanes. It implements priorityqueue.PriorityQueue; make one with New.
+// Queue is a work queue that is fair between tenants and flows. It implements priorityqueue.PriorityQueue; make one
+// with New.
 type Queue[R comparable] struct {
 	name    string
 	options Options[R]
@@ -21,38 +20,25 @@ type Queue[R comparable] struct {
 	work, idle sync.Cond
 	// entries are all entries, wherever they wait.
 	entries map[R]*entry[R]
-	// inFlight are the items that are handed out.
-	inFlight map[R]*flight[R]
-	// placed are the flights that have a place, the oldest first.
-	placed *list.List
-	// yielded are those that have given up theirs because their targets are silent, and were not judged by it yet;
-	// likewise.
-	yielded *list.List
-	// asked are the lanes whose targets were asked whether they answer, and have not yet, silent how many of those are
-	// silent.
-	asked  map[string]*question
-	silent int
-	// usual is how long targets take to answer when they are asked.
-	usual time.Duration
-	// lanes are by their keys, which tell those of different tenants apart. waiting is how many tenants have lanes
-	// that can be served.
-	lanes   map[string]*lane[R]
+	// inFlight are the items that are handed out, seated is how many of them have a seat, and ofLevel how many are of each
+	// level.
+	inFlight map[R]*work[R]
+	seated   int
+	ofLevel  [levels]int
+	// flows are by their keys. waiting is how many tenants have flows that can be served.
+	flows   map[string]*flow[R]
 	tenants map[string]*tenant[R]
 	waiting int
-	// several is true once there was more than one tenant; the first one was called sole.
+	// several is true once there was more than one tenant; first is the name of the first one.
 	several bool
-	sole    *string
-	// known is the standing of the lanes that were served last, whether or not they exist.
-	known *simplelru.LRU[string, standing]
-	// busy is how many items of the lanes of each standing are handed out.
-	busy [standings]int
-	// serving are the tenants that have lanes of each standing and urgency with something to hand out now, if there
-	// is room.
-	serving [standings][urgencies]indexedHeap[*tenant[R]]
-	// row is how many urgent entries were handed out since the last one in the background.
-	row int
-	// lately is the kind of the urgent entry that was handed out last.
-	lately  urgency
+	first   *string
+	// serving are the tenants that have something of each level to hand out, if there is room.
+	serving [levels]indexedHeap[*tenant[R]]
+	// row is how many urgent entries were handed out since the last one of the background, latest the level of the last
+	// urgent one.
+	row    int
+	latest level
+
 	delayed indexedHeap[*entry[R]]
 	// ready counts the entries that are ready, those that are held back included.
 	ready int
@@ -61,9 +47,6 @@ type Queue[R comparable] struct {
 	// timer fires at timerAt, when the first delayed entry is due. It is nil if there is none.
 	timer   clock.Timer
 	timerAt time.Time
-	// aging fires when the oldest flight with a place may have to give it up. It is nil if nobody waits for that.
-	aging   clock.Timer
-	agingAt time.Time
 	// movedAt is when something was handed out last, or there came to be room for it.
 	movedAt  time.Time
 	shutDown bool
@@ -73,32 +56,18 @@ var _ priorityqueue.PriorityQueue[string] = (*Queue[string])(nil)
 
 // New returns an empty queue. The name is the value of the label "class" in its metrics.
 func New[R comparable](name string, options Options[R]) *Queue[R] {
-	known, err := simplelru.NewLRU[string, standing](remembered, nil)
-	if err != nil {
-		panic(err) // the size is a constant
-	}
 	q := &Queue[R]{
-		name:     name,
-		known:    known,
-		options:  options.withDefaults(),
-		entries:  map[R]*entry[R]{},
-		inFlight: map[R]*flight[R]{},
-		placed:   list.New(),
-		yielded:  list.New(),
-		asked:    map[string]*question{},
-		lately:   upkeep,
-		lanes:    map[string]*lane[R]{},
-		tenants:  map[string]*tenant[R]{},
+		name: name, options: options.withDefaults(), latest: upkeep,
+		entries: map[R]*entry[R]{}, inFlight: map[R]*work[R]{},
+		flows: map[string]*flow[R]{}, tenants: map[string]*tenant[R]{},
 		delayed: indexedHeap[*entry[R]]{
 			index:  func(e *entry[R]) *int { return &e.index },
 			before: func(a, b *entry[R]) bool { return a.readyAt.Before(b.readyAt) },
 		},
 	}
-	for s := range q.serving {
-		for u := range q.serving[s] {
-			q.serving[s][u].index = func(t *tenant[R]) *int { return &t.index[s][u] }
-			q.serving[s][u].before = (*tenant[R]).before
-		}
+	for l := range q.serving {
+		q.serving[l].index = func(t *tenant[R]) *int { return &t.index[l] }
+		q.serving[l].before = (*tenant[R]).before
 	}
 	q.work.L, q.idle.L = &q.mutex, &q.mutex
 	q.metrics = q.options.Metrics.attach(name, q)
@@ -116,8 +85,8 @@ func (q *Queue[R]) GetWithPriority() (item R, priority int, shutdown bool) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	for !q.shutDown {
-		if l := q.nextLane(); l != nil {
-			e := q.handOut(l)
+		if f := q.next(); f != nil {
+			e := q.handOut(f)
 			q.wake()
 			return e.item, e.priority, false
 		}
@@ -130,31 +99,25 @@ func (q *Queue[R]) GetWithPriority() (item R, priority int, shutdown bool) {
 func (q *Queue[R]) Done(item R) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	f, found := q.inFlight[item]
+	w, found := q.inFlight[item]
 	if !found {
 		return
 	}
-	l := f.lane
+	if w.seated {
+		q.unseat(w)
+	}
 	delete(q.inFlight, item)
-	l.inFlight--
-	q.busy[l.standing]--
-	l.tenant.busy[l.standing]--
+	q.ofLevel[w.level]--
+	w.flow.inFlight--
+	w.flow.tenant.inFlight--
 	q.movedAt = q.options.Clock.Now()
-	if f.place != nil {
-		q.displace(f)
-	} else {
-		l.slow--
-	}
-	if f.yielded != nil {
-		q.yielded.Remove(f.yielded)
-	}
-	q.learn(f)
+	q.settle(w.flow)
 	if e := q.entries[item]; e != nil && e.held {
 		e.held = false
 		q.ready--
 		q.enter(e)
 	}
-	q.clear(l)
+	q.clear(w.flow)
 	q.wake()
 	if len(q.inFlight) == 0 {
 		q.idle.Broadcast()
@@ -174,14 +137,18 @@ func (q *Queue[R]) Forget(item R) { q.options.RateLimiter.Forget(item) }
 // NumRequeues returns how often the rate limiter has seen an item since it was last forgotten.
 func (q *Queue[R]) NumRequeues(item R) int { return q.options.RateLimiter.NumRequeues(item) }
 
-// handOut takes the next entry of a lane. There must be one.
-func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
-	e := l.ready.first()
-	now := q.options.Clock.Now()
-	wait := now.Sub(e.readyAt)
-	urgency := q.urgency(e)
-	if e.urgent() {
-		q.lately = urgency
+// handOut takes the first entry of a flow. There must be one.
+func (q *Queue[R]) handOut(f *flow[R]) *entry[R] {
+	e := f.ready.first()
+	now, l := q.options.Clock.Now(), q.levelOf(e)
+	if l == background || q.serving[background].len() == 0 {
+		q.row = 0
+	} else {
+		q.row++
+	}
+	if l != background {
+		q.latest = l
+		wait := now.Sub(e.readyAt)
 		q.metrics.handedOut(wait)
 		if q.options.Served != nil {
 			q.options.Served(e.item, wait)
@@ -189,120 +156,111 @@ func (q *Queue[R]) handOut(l *lane[R]) *entry[R] {
 	}
 	q.leave(e)
 	delete(q.entries, e.item)
-	if q.row++; urgency == background || !q.waits(background) {
-		q.row = 0
-	}
-	l.inFlight++
-	q.busy[l.standing]++
-	l.tenant.busy[l.standing]++
-	l.turn = q.next()
-	l.tenant.turn = l.turn
+	q.inFlight[e.item] = &work[R]{flow: f, level: l, since: now, seated: true}
+	q.seated++
+	q.ofLevel[l]++
+	f.inFlight++
+	f.seated++
+	f.tenant.inFlight++
+	f.tenant.seated++
+	f.turn = q.number()
+	f.tenant.turn = f.turn
 	q.movedAt = now
-	l.vouchedUntil = time.Time{}
-	f := &flight[R]{item: e.item, lane: l, standing: l.standing, urgency: urgency, since: now}
-	if l.standing == slow {
-		l.slow++
-	} else {
-		f.place = q.placed.PushBack(f)
-		l.tenant.placed++
-	}
-	q.reorder(l.tenant)
-	q.inFlight[e.item] = f
-	q.settle(l)
-	q.watchPlaces(now)
+	q.reorder(f.tenant)
+	q.settle(f)
 	return e
 }
 
-// enter makes an entry ready: in its lane, or held back if its item is being worked on.
+// enter makes an entry ready: in its flow, or held back if its item is in flight.
 func (q *Queue[R]) enter(e *entry[R]) {
 	if _, inFlight := q.inFlight[e.item]; inFlight {
 		e.held = true
 		q.ready++
 		return
 	}
-	l := q.laneOf(e.item)
-	if l.ready.len() == 0 {
-		l.turn = q.next()
+	f := q.flowOf(e.item)
+	if f.ready.len() == 0 {
+		f.turn = q.number()
 	}
-	if l.tenant.ready == 0 {
-		l.tenant.turn = q.next()
-		q.reorder(l.tenant)
+	if f.tenant.ready == 0 {
+		f.tenant.turn = q.number()
+		q.reorder(f.tenant)
 	}
-	e.lane = l
-	l.ready.push(e)
-	l.tenant.ready++
+	e.flow = f
+	f.ready.push(e)
+	f.tenant.ready++
 	q.ready++
-	q.settle(l)
+	q.settle(f)
 }
 
-// leave takes a ready entry out of its lane.
+// leave takes a ready entry out of its flow.
 func (q *Queue[R]) leave(e *entry[R]) {
-	e.lane.ready.remove(e)
-	e.lane.tenant.ready--
-	e.lane = nil
+	e.flow.ready.remove(e)
+	e.flow.tenant.ready--
+	e.flow = nil
 	q.ready--
 }
 
-// laneOf returns the lane of an item and makes it if necessary.
-func (q *Queue[R]) laneOf(item R) *lane[R] {
-	name, tenant := q.options.Lane(item), q.tenantOf(item)
-	key := laneKey(tenant, name)
-	l, exists := q.lanes[key]
+// flowOf returns the flow of an item and makes it if necessary.
+func (q *Queue[R]) flowOf(item R) *flow[R] {
+	key := q.keyOf(item)
+	f, exists := q.flows[key]
 	if !exists {
-		s, _ := q.known.Get(key) // unknown if it is not there
-		l = newLane[R](name, s)
-		l.key, l.tenant = key, q.tenant(tenant)
-		l.tenant.lanes++
-		q.lanes[key] = l
+		f = newFlow(q.options.Flow(item), key, q.tenant(q.options.Tenant(item)))
+		f.tenant.flows++
+		q.flows[key] = f
 	}
-	return l
+	return f
 }
 
-// laneKey tells lanes of different tenants apart.
-func laneKey(tenant, lane string) string {
+// keyOf tells flows of different tenants apart.
+func (q *Queue[R]) keyOf(item R) string {
+	tenant, flow := q.options.Tenant(item), q.options.Flow(item)
 	if tenant == "" {
-		return lane
+		return flow
 	}
-	return tenant + " " + lane
+	return tenant + " " + flow
 }
 
-// settle puts a lane that has changed where it belongs: among those that can be served, or aside.
-func (q *Queue[R]) settle(l *lane[R]) {
-	canServe := !l.held && l.ready.len() > 0 && l.inFlight < q.atMost(l)
-	if !canServe || l.urgency != q.wants(l) {
-		q.unlist(l)
-	}
-	switch {
-	case !canServe:
-	case l.index != notInHeap:
-		l.tenant.serving[l.standing][l.urgency].update(l)
-	default:
-		l.urgency = q.wants(l)
-		q.list(l)
-	}
-}
+// maxInFlight is how many items of a flow may be in flight.
+func (q *Queue[R]) maxInFlight(f *flow[R]) int { return max(1, q.options.MaxInFlight(f.name)) }
 
-// clear ends a lane that holds nothing any more, and a tenant without lanes.
-func (q *Queue[R]) clear(l *lane[R]) {
-	if l.ready.len() > 0 || l.inFlight > 0 || q.lanes[l.key] != l {
+// settle puts a flow that has changed where it belongs: among those that can be served, or aside.
+func (q *Queue[R]) settle(f *flow[R]) {
+	if f.ready.len() == 0 || f.inFlight >= q.maxInFlight(f) {
+		q.unlist(f)
 		return
 	}
-	delete(q.lanes, l.key)
-	if l.tenant.lanes--; l.tenant.lanes == 0 {
-		delete(q.tenants, l.tenant.name)
+	l := q.levelOf(f.ready.first())
+	if f.index != notInHeap && f.level == l {
+		f.tenant.serving[l].update(f)
+		return
+	}
+	q.unlist(f)
+	f.level = l
+	q.list(f)
+}
+
+// clear ends a flow that holds nothing any more, and a tenant without flows.
+func (q *Queue[R]) clear(f *flow[R]) {
+	if f.ready.len() > 0 || f.inFlight > 0 || q.flows[f.key] != f {
+		return
+	}
+	delete(q.flows, f.key)
+	if f.tenant.flows--; f.tenant.flows == 0 {
+		delete(q.tenants, f.tenant.name)
 	}
 }
 
-// wake wakes one of those that wait in Get, if there is work. Whoever takes an item wakes the next, so nobody sleeps
-// while there is work, and nobody wakes without.
+// wake wakes one of those that wait in Get, if there is work. Whoever takes an item wakes the next one.
 func (q *Queue[R]) wake() {
-	if !q.shutDown && q.nextLane() != nil {
+	if !q.shutDown && q.next() != nil {
 		q.work.Signal()
 	}
 }
 
-// next returns the next number of the sequence.
-func (q *Queue[R]) next() uint64 {
+// number returns the next number of the sequence.
+func (q *Queue[R]) number() uint64 {
 	q.sequence++
 	return q.sequence
 }

@@ -9,10 +9,6 @@ func (q *Queue[R]) ShutDown() {
 		q.timer.Stop()
 		q.timer = nil
 	}
-	if q.aging != nil {
-		q.aging.Stop()
-		q.aging = nil
-	}
 	q.work.Broadcast()
 	q.mutex.Unlock()
 

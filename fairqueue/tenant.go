@@ -1,58 +1,38 @@
 package fairqueue
 
-// tenant is the owner of lanes, for Trellis a namespace of the source. It exists while it has lanes.
+// tenant is the owner of flows, for Trellis a namespace of the source. It exists while it has flows.
 type tenant[R comparable] struct {
 	name string
-	// lanes is how many lanes it has, ready how many entries wait in them.
-	lanes, ready int
-	// placed is how many of its items have a place, busy how many are handed out by the standing of their lanes.
-	placed int
-	busy   [standings]int
+	// flows is how many flows it has, ready how many entries wait in them.
+	flows, ready int
+	// inFlight is how many of its items are in flight, seated how many of them have a seat.
+	inFlight, seated int
 	// turn orders tenants by the time for which they have waited: the lower, the longer.
 	turn uint64
-	// serving are its lanes with something to hand out, and listed how many those are. index are its places in the
-	// heaps of the queue, in which it is with each kind of lane that it has.
-	serving [standings][urgencies]indexedHeap[*lane[R]]
-	index   [standings][urgencies]int
+	// serving are its flows that have something to hand out, by the level of that, and listed how many those are. index
+	// is the place of the tenant in the queue's heap of each level.
+	serving [levels]indexedHeap[*flow[R]]
+	index   [levels]int
 	listed  int
 }
 
 func newTenant[R comparable](name string) *tenant[R] {
 	t := &tenant[R]{name: name}
-	for s := range t.serving {
-		for u := range t.serving[s] {
-			t.serving[s][u].index, t.serving[s][u].before = laneIndex[R], (*lane[R]).before
-			t.index[s][u] = notInHeap
-		}
+	for l := range t.serving {
+		t.serving[l].index = func(f *flow[R]) *int { return &f.index }
+		t.serving[l].before = (*flow[R]).before
+		t.index[l] = notInHeap
 	}
 	return t
 }
 
-func laneIndex[R comparable](l *lane[R]) *int { return &l.index }
-
-// before tells which of two tenants is served first: the one that holds fewer places, and of two that hold as many
-// the one that has been waiting longer.
+// before reports which of two tenants is served first: the one with fewer seats, and of two with as many the one that
+// has been waiting longer.
 func (t *tenant[R]) before(other *tenant[R]) bool {
-	if t.placed != other.placed {
-		return t.placed < other.placed
+	if t.seated != other.seated {
+		return t.seated < other.seated
 	}
 	return t.turn < other.turn
-}
-
-// inFlight is how many of its items are handed out.
-func (t *tenant[R]) inFlight() (n int) {
-	for _, busy := range t.busy {
-		n += busy
-	}
-	return n
-}
-
-// tenantOf returns the name of an item's tenant.
-func (q *Queue[R]) tenantOf(item R) string {
-	if q.options.Tenant == nil {
-		return ""
-	}
-	return q.options.Tenant(item)
 }
 
 // tenant returns the tenant of the given name and makes it if necessary.
@@ -61,105 +41,87 @@ func (q *Queue[R]) tenant(name string) *tenant[R] {
 	if !exists {
 		t = newTenant[R](name)
 		q.tenants[name] = t
-		if q.sole == nil {
-			q.sole = &name
+		if q.first == nil {
+			q.first = &name
 		}
-		q.several = q.several || *q.sole != name
+		q.several = q.several || *q.first != name
 	}
 	return t
 }
 
-// list adds a lane to those that can be served.
-func (q *Queue[R]) list(l *lane[R]) {
-	t := l.tenant
-	t.serving[l.standing][l.urgency].push(l)
+// list adds a flow to those that can be served.
+func (q *Queue[R]) list(f *flow[R]) {
+	t := f.tenant
+	t.serving[f.level].push(f)
 	if t.listed++; t.listed == 1 {
 		q.waiting++
 	}
-	if t.index[l.standing][l.urgency] == notInHeap {
-		q.serving[l.standing][l.urgency].push(t)
+	if t.index[f.level] == notInHeap {
+		q.serving[f.level].push(t)
 	}
 }
 
-// unlist takes a lane from those that can be served.
-func (q *Queue[R]) unlist(l *lane[R]) {
-	if l.index == notInHeap {
+// unlist takes a flow from those that can be served.
+func (q *Queue[R]) unlist(f *flow[R]) {
+	if f.index == notInHeap {
 		return
 	}
-	t := l.tenant
-	lanes := &t.serving[l.standing][l.urgency]
-	lanes.remove(l)
+	t := f.tenant
+	flows := &t.serving[f.level]
+	flows.remove(f)
 	if t.listed--; t.listed == 0 {
 		q.waiting--
 	}
-	if lanes.len() == 0 {
-		q.serving[l.standing][l.urgency].remove(t)
+	if flows.len() == 0 {
+		q.serving[f.level].remove(t)
 	}
 }
 
-// reorder puts a tenant where it belongs after its places or its turn changed.
+// reorder puts a tenant where it belongs after its seats or its turn changed.
 func (q *Queue[R]) reorder(t *tenant[R]) {
-	for s := range t.index {
-		for u, at := range t.index[s] {
-			if at != notInHeap {
-				q.serving[s][u].update(t)
-			}
+	for l, at := range t.index {
+		if at != notInHeap {
+			q.serving[l].update(t)
 		}
 	}
 }
 
-// firstTenant returns the tenant that comes first of those with lanes of a standing and urgency that may have one
-// more item handed out; nil if there is none.
-func (q *Queue[R]) firstTenant(s standing, u urgency) (first *tenant[R]) {
-	heap := &q.serving[s][u]
+// firstTenant returns the tenant that comes first of those with something of a level that may have one more item in
+// flight; nil if there is none.
+func (q *Queue[R]) firstTenant(l level) (first *tenant[R]) {
+	heap := &q.serving[l]
 	if heap.len() == 0 {
 		return nil
 	}
-	if q.mayHave(heap.first(), s, u) {
+	if q.mayHaveMore(heap.first()) {
 		return heap.first()
 	}
-	for _, t := range heap.things[1:] { // rare: most targets that hang belong to tenants with few targets
-		if (first == nil || t.before(first)) && q.mayHave(t, s, u) {
+	for _, t := range heap.things[1:] { // rare: most tenants have little in flight
+		if (first == nil || t.before(first)) && q.mayHaveMore(t) {
 			first = t
 		}
 	}
 	return first
 }
 
-// mayHave tells whether a tenant may have one more item of a lane with the given standing handed out.
-//
-// A queue that has ever known one tenant only leaves everything to it. Else, a tenant gets no more than half of the
-// places while others wait. Of the workers for lanes that are not known to be fast it never gets more than half, even
-// if the others are free: they may hang for as long as a run takes, and another tenant would find no free worker
-// meanwhile. Of the places it gets three quarters of what one kind of work may have: with all of it, work of that kind
-// for another tenant would wait until those of its lanes that hang have proved slow. Without places nothing is given
-// up, so one quarter of the workers is kept for others likewise.
-func (q *Queue[R]) mayHave(t *tenant[R], s standing, u urgency) bool {
+// mayHaveMore reports whether a tenant may have one more item in flight. A queue that has only ever had one tenant
+// leaves everything to it. Else seats and workers are kept for the others, even if these have no work at present: what
+// the tenant has in flight may take as long as a run may.
+func (q *Queue[R]) mayHaveMore(t *tenant[R]) bool {
 	if !q.several {
 		return true
 	}
 	othersWait := q.waiting > 1 || q.waiting == 1 && t.listed == 0
-	places, workers := q.options.Places, q.options.Workers
-	if places <= 0 {
-		most := workers - workers/4
-		if othersWait {
-			most = half(workers)
-		}
-		return workers <= 0 || t.inFlight() < most
-	}
-	if s != swift && t.busy[unknown]+t.busy[slow] >= half(workers-max(1, places/2)) {
-		return false
-	}
-	if s == slow {
-		return t.busy[slow] < half((workers-places)/2)
-	}
-	if othersWait {
-		return t.placed < half(places)
-	}
-	return q.placedOf(func(f *flight[R]) bool {
-		return f.lane.tenant == t && f.urgency == u
-	}) < max(1, q.share()-q.share()/4)
+	return below(t.inFlight, q.options.Workers, othersWait) && below(t.seated, q.options.Seats, othersWait)
 }
 
-// half is the larger half of n, at least one.
-func half(n int) int { return max(1, (n+1)/2) }
+// below reports whether a tenant that has a number of all there are may have one more; zero means no bound.
+func below(has, all int, othersWait bool) bool {
+	switch {
+	case all <= 0:
+		return true
+	case othersWait:
+		return has < max(1, (all+1)/2)
+	}
+	return has < max(1, all-all/4)
+}

@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// tenantOf returns what is before the dot of "tenant.lane/name".
+// tenantOf returns what is before the dot of "tenant.flow/name".
 func tenantOf(item string) string {
 	tenant, _, _ := strings.Cut(item, ".")
 	return tenant
@@ -18,25 +18,25 @@ func tenantOf(item string) string {
 // A tenant with many targets, or with much work in one, is served no more often than others.
 func TestTenantsTakeTurnsWhateverTheyHave(t *testing.T) {
 	tests := map[string]func(i int) string{
-		"many lanes":             func(i int) string { return fmt.Sprintf("many.%d/0", i) },
-		"many items of one lane": func(i int) string { return fmt.Sprintf("many.0/%d", i) },
+		"many flows":             func(i int) string { return fmt.Sprintf("many.%d/0", i) },
+		"many items of one flow": func(i int) string { return fmt.Sprintf("many.0/%d", i) },
 		"both":                   func(i int) string { return fmt.Sprintf("many.%d/%d", i%100, i) },
 	}
 	for name, item := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			q, _ := newTestQueue(t, Options[string]{Tenant: tenantOf, Places: 4, Workers: 32, MaxInFlight: limit(4)})
+			q, _ := newTestQueue(t, Options[string]{Tenant: tenantOf, Seats: 4, Workers: 32, MaxInFlight: limit(4)})
 			for i := range 10_000 {
 				q.Add(item(i))
 			}
-			work(t, q, 100)
+			serve(t, q, 100)
 			for i := range 5 {
 				q.Add(fmt.Sprintf("few.%d/0", i))
 			}
 			q.Add("one.0/0")
-			g.Expect(work(t, q, 3)).To(ContainElements(HavePrefix("few"), HavePrefix("one")))
+			g.Expect(serve(t, q, 3)).To(ContainElements(HavePrefix("few"), HavePrefix("one")))
 			count := 0
-			for _, item := range work(t, q, 8) {
+			for _, item := range serve(t, q, 8) {
 				if tenantOf(item) == "few" {
 					count++
 				}
@@ -47,10 +47,10 @@ func TestTenantsTakeTurnsWhateverTheyHave(t *testing.T) {
 	}
 }
 
-// The one that holds fewest places is served first.
-func TestTenantsShareThePlaces(t *testing.T) {
+// The one that holds fewest seats is served first.
+func TestTenantsShareTheSeats(t *testing.T) {
 	g := NewWithT(t)
-	q, _ := newTestQueue(t, Options[string]{Tenant: tenantOf, Places: 8, Workers: 64, MaxInFlight: limit(1)})
+	q, _ := newTestQueue(t, Options[string]{Tenant: tenantOf, Seats: 8, Workers: 64, MaxInFlight: limit(1)})
 	for i := range 20 {
 		q.Add(fmt.Sprintf("a.%d/0", i))
 	}
@@ -68,78 +68,45 @@ func TestTenantsShareThePlaces(t *testing.T) {
 	g.Expect(counts).To(Equal(map[string]int{"a": 4, "b": 4}))
 }
 
-// Lanes of one tenant that begin to hang while no other one has work leave places to work of the same kind.
-func TestTenantThatIsAloneLeavesPlacesOfAKindToOthers(t *testing.T) {
+// A tenant that is alone with its work leaves seats to others that may come: it may keep them for long.
+func TestTenantThatIsAloneLeavesSeatsToOthers(t *testing.T) {
 	g := NewWithT(t)
-	q, _ := newTestQueue(t, Options[string]{
-		Tenant: tenantOf, Places: 20, Workers: 160, MaxInFlight: limit(1), Changes: 1,
-	})
+	q, _ := newTestQueue(t, Options[string]{Tenant: tenantOf, Seats: 20, Workers: 160, MaxInFlight: limit(1)})
 	q.Add("honest.0/0")
-	work(t, q, 1)
+	serve(t, q, 1)
 	for i := range 30 {
 		q.Add(fmt.Sprintf("hostile.%d/0", i))
 	}
-	g.Expect(take(q)).To(HaveLen(12), "of 15 for one kind of work")
+	g.Expect(take(q)).To(HaveLen(15))
 	q.Add("honest.0/0")
 	g.Expect(take(q)).To(ContainElement("honest.0/0"))
 }
 
-// Registrations of one tenant that all hang, for as long as a run may take, leave workers to others: to lanes that are
-// known to be fast and to those that are not known.
+// Registrations of one tenant that all hang, for as long as a run may take, leave workers to others.
 func TestTargetsOfOneTenantThatHangLeaveWorkersToOthers(t *testing.T) {
-	for name, places := range map[string]int{"with places": 8, "without": 0} {
+	for name, seats := range map[string]int{"with seats": 8, "without": 0} {
 		t.Run(name, func(t *testing.T) {
 			const workers = 64
 			g := NewWithT(t)
-			q, clock := newTestQueue(t, Options[string]{
-				Tenant: tenantOf, Places: places, Workers: workers, MaxInFlight: limit(4), Patience: time.Second,
+			q, _ := newTestQueue(t, Options[string]{
+				Tenant: tenantOf, Seats: seats, Workers: workers, MaxInFlight: limit(4),
 			})
 			q.Add("good-0.0/x") // it is not the only tenant
-			work(t, q, 1)
-			hanging := 0
-			get := func() (others []string) {
-				for hanging < workers && available(q) {
-					if item, _ := q.Get(); tenantOf(item) == "bad" {
-						hanging++
-					} else {
-						others = append(others, item)
-					}
-				}
-				return others
+			serve(t, q, 1)
+			for flow := range 500 {
+				addMany(q, fmt.Sprintf("bad.%d", flow), 4)
 			}
-			for round := range 100 {
-				for lane := range 500 {
-					q.Add(fmt.Sprintf("bad.%d/%d", lane, round%4))
-				}
-				get()
-				if places > 0 {
-					elapse(g, q, clock, time.Second)
-				}
-			}
-			g.Expect(hanging).To(BeNumerically("<=", workers*3/4))
-			if places > 0 {
-				g.Expect(hanging).To(BeNumerically("<=", workers/2))
-			}
-			g.Expect(available(q)).To(BeFalse(), "it has what it may have")
-
-			for round := range 20 {
-				var all []string
+			hanging := takeAndYield(t, q)
+			g.Expect(hanging).To(HaveLen(workers * 3 / 4))
+			for range 20 {
 				for i := range 4 {
-					all = append(all, fmt.Sprintf("good-%d.0/x", i), fmt.Sprintf("new-%d-%d.0/x", round, i))
+					q.Add(fmt.Sprintf("good-%d.0/x", i))
 				}
-				for _, item := range all {
-					q.Add(item)
+				done := takeAndYield(t, q)
+				g.Expect(done).To(ConsistOf("good-0.0/x", "good-1.0/x", "good-2.0/x", "good-3.0/x"))
+				for _, item := range done {
+					q.Done(item)
 				}
-				done := get()
-				for len(done) > 0 {
-					for _, item := range done {
-						q.Done(item)
-					}
-					more := get()
-					all = all[min(len(done), len(all)):]
-					done = more
-				}
-				g.Expect(all).To(BeEmpty(), "all of the others are served at once")
 				g.Expect(faults(q)).To(BeEmpty())
 			}
 		})
@@ -155,19 +122,19 @@ func TestTheOnlyTenantMayHaveEverything(t *testing.T) {
 	g.Expect(faults(q)).To(BeEmpty())
 }
 
-// Several tenants may have a target in common, and each has its own lane in it.
-func TestALaneOfSeveralTenants(t *testing.T) {
+// Several tenants may have a target in common, and each has its own flow in it.
+func TestAFlowOfSeveralTenants(t *testing.T) {
 	g := NewWithT(t)
 	q, _ := newTestQueue(t, Options[string]{
-		Tenant: tenantOf, Lane: func(string) string { return "target" }, MaxInFlight: limit(2),
+		Tenant: tenantOf, Flow: func(string) string { return "target" }, MaxInFlight: limit(2),
 	})
 	for i := range 100 {
 		q.Add(fmt.Sprintf("a./%d", i))
 	}
 	q.Add("b./0")
-	g.Expect(work(t, q, 2)).To(Equal([]string{"a./0", "b./0"}))
-	g.Expect(q.inLanes()).To(HaveLen(1))
-	g.Expect(q.inLanes()[0].Name).To(Equal("target"))
+	g.Expect(serve(t, q, 2)).To(Equal([]string{"a./0", "b./0"}))
+	g.Expect(q.inFlows()).To(HaveLen(1))
+	g.Expect(q.inFlows()[0].Name).To(Equal("target"))
 	g.Expect(faults(q)).To(BeEmpty())
 }
 
@@ -175,7 +142,7 @@ func TestALaneOfSeveralTenants(t *testing.T) {
 func TestIdle(t *testing.T) {
 	g := NewWithT(t)
 	q, clock := newTestQueue(t, Options[string]{
-		Tenant: tenantOf, Places: 2, Workers: 4, MaxInFlight: limit(1), Patience: time.Second,
+		Tenant: tenantOf, Seats: 2, Workers: 4, MaxInFlight: limit(1),
 	})
 	g.Expect(q.idleFrom()).To(BeZero(), "there is nothing to do")
 	q.Add("a.0/0")

@@ -9,17 +9,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -42,26 +41,31 @@ import (
 // ClassOptions is a class with the size of its pool.
 type ClassOptions struct {
 	*assignment.Class
-	// ConcurrentSyncs is the number of ManagedResources that are worked on at the same time; default 5.
+	// ConcurrentSyncs is the number of ManagedResources that are worked on at the same time, without those that wait for
+	// their targets; default 5.
 	ConcurrentSyncs int
 }
 
-// share is how many of a class's workers may work on one target: a few where there are many targets, all where there is
-// one.
-func (c ClassOptions) share(workers int) int {
+// share is how many runs of a class may be under way for one target: a few where there are many targets, all where there
+// is one.
+func (c ClassOptions) share(concurrentSyncs int) int {
 	if c.FixedTarget() != (clustercache.ClusterKey{}) {
-		return workers
+		return concurrentSyncs
 	}
-	return max(1, min(4, workers))
+	return max(1, min(4, concurrentSyncs))
 }
 
-// room is how many runs of a class may be under way, and how many of them at their own time. The others wait for
-// targets that do not answer. Where there is one target, there is no other to work on meanwhile.
-func (c ClassOptions) room(workers int) (runs, places int) {
+// workersForSeat is how many runs may be under way for each one that may compute. All but those wait for their targets,
+// and cost a goroutine of some KiB.
+const workersForSeat = 50
+
+// workers is how many runs of a class may be under way, and seats how many of them may compute at the same time. Where
+// there is one target, seats would protect nobody from it: zero.
+func (c ClassOptions) workers(concurrentSyncs int) (workers, seats int) {
 	if c.FixedTarget() != (clustercache.ClusterKey{}) {
-		return workers, 0
+		return concurrentSyncs, 0
 	}
-	return 8 * workers, workers
+	return workersForSeat * concurrentSyncs, concurrentSyncs
 }
 
 // Options of a Controller. All fields without a default are required.
@@ -238,7 +242,7 @@ func (c *Controller) Began() time.Time {
 
 // WorkersLostSince returns since when no worker of some class has been able to begin anything, because all of them are
 // occupied by runs that do not end; zero if there is no such class.
-func (c *Controller) WorkersLostSince() time.Time { return c.supervisor.lostSince() }
+func (c *Controller) WorkersLostSince() time.Time { return c.supervisor.occupiedSince() }
 
 // OldestHandling returns since when the longest running handler of an informer has been handling an event; zero if
 // none is.
@@ -275,42 +279,26 @@ func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, sourceRetryLast)
 }
 
-// answers tells whether a run for a request will not wait for its target in vain (fairqueue.Options.Answers): because
-// that answers, or is not needed.
-func (c *Controller) answers(r dispatch.Request, settled func()) bool {
-	return r.Target == (clustercache.ClusterKey{}) || c.needsNoTarget(r.NamespacedName) ||
-		c.options.Clusters.Answers(r.Target, settled)
-}
-
-// needsNoTarget tells whether a run for a ManagedResource calls no target, as far as can be told without a run. It only
-// looks at what is in memory.
-func (c *Controller) needsNoTarget(name types.NamespacedName) bool {
-	mr := &resourcesv1alpha1.ManagedResource{}
-	err := c.options.Cache.Get(context.Background(), name, mr, client.UnsafeDisableDeepCopy)
-	switch {
-	case err != nil:
-		return apierrors.IsNotFound(err)
-	case mr.DeletionTimestamp != nil:
-		return len(mr.Status.Resources) == 0 || ptr.Deref(mr.Spec.KeepObjects, false)
-	}
-	return resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation])
-}
-
 // classController has the queue and the workers of a class. It tells ready when its queue takes requests.
 func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (
 	controller.TypedController[dispatch.Request], error) {
-	workers := class.ConcurrentSyncs
-	if workers <= 0 {
-		workers = 5
+	syncs := class.ConcurrentSyncs
+	if syncs <= 0 {
+		syncs = 5
 	}
-	runs, places := class.room(workers)
-	c.supervisor.employ(classLabel(class.Name), runs)
+	workers, seats := class.workers(syncs)
+	c.supervisor.employ(classLabel(class.Name), workers)
 	name := classLabel(class.Name)
+	var requests *fairqueue.Queue[dispatch.Request] // made when the controller starts
+	runs := timed{
+		supervisor: c.supervisor, class: c.options.Metrics.of(class.Name), clock: c.options.Clock, log: c.options.Logger,
+	}
 	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[dispatch.Request]{
-		Reconciler: timed{
-			supervisor: c.supervisor, class: c.options.Metrics.of(class.Name), clock: c.options.Clock, log: c.options.Logger,
-		},
-		MaxConcurrentReconciles: runs,
+		Reconciler: reconcile.TypedFunc[dispatch.Request](
+			func(ctx context.Context, r dispatch.Request) (reconcile.Result, error) {
+				return runs.Reconcile(requests.Context(ctx, r), r)
+			}),
+		MaxConcurrentReconciles: workers,
 		SkipNameValidation:      new(true), // each term of leadership has its own
 		LogConstructor: func(r *dispatch.Request) logr.Logger {
 			log := c.options.Logger.WithValues("class", name)
@@ -321,18 +309,18 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 		},
 		NewQueue: func(_ string,
 			limiter workqueue.TypedRateLimiter[dispatch.Request]) workqueue.TypedRateLimitingInterface[dispatch.Request] {
-			return fairqueue.New(name, fairqueue.Options[dispatch.Request]{
-				Lane:        dispatch.Lane,
+			requests = fairqueue.New(name, fairqueue.Options[dispatch.Request]{
+				Flow:        dispatch.Flow,
 				Tenant:      dispatch.Tenant,
-				MaxInFlight: func(string) int { return class.share(workers) },
-				Places:      places,
-				Workers:     runs,
+				MaxInFlight: func(string) int { return class.share(syncs) },
+				Seats:       seats,
+				Workers:     workers,
 				Changes:     dispatch.PriorityUser,
-				Answers:     c.answers,
 				RateLimiter: sourceRetries(),
 				Metrics:     c.options.QueueMetrics,
 				Served:      c.options.Metrics.served,
 			})
+			return requests
 		},
 		// A run is bounded by its own deadlines for each call; this is the last resort against one that hangs.
 		ReconciliationTimeout: c.options.RunTimeout,

@@ -59,7 +59,7 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 		gauge(descDeleting, float64(d.count), class)
 		gauge(descDeletion, d.oldest.Seconds(), class)
 	}
-	oldest := c.oldestByLane()
+	oldest := c.oldestByTarget()
 	objects := c.tracker.Objects()
 	registered := map[clustercache.ClusterKey]bool{}
 	for _, key := range c.targets() {
@@ -100,15 +100,15 @@ func (c *Controller) targets() []clustercache.ClusterKey {
 	return keys
 }
 
-// oldestByLane returns how long items of each lane have waited, all classes together.
-func (c *Controller) oldestByLane() map[string]time.Duration {
+// oldestByTarget returns how long requests of each target have waited, all classes together.
+func (c *Controller) oldestByTarget() map[string]time.Duration {
 	oldest := map[string]time.Duration{}
 	if c.options.QueueMetrics == nil {
 		return oldest
 	}
 	for _, q := range c.options.QueueMetrics.Snapshots() {
-		for _, l := range q.Lanes {
-			oldest[l.Name] = max(oldest[l.Name], l.Oldest)
+		for _, f := range q.Flows {
+			oldest[f.Name] = max(oldest[f.Name], f.Oldest)
 		}
 	}
 	return oldest

@@ -19,6 +19,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/fairqueue"
 )
 
 // supervisedRuns is a supervisor whose runs end when they are released, whatever their contexts say.
@@ -77,12 +78,9 @@ func requestFor(target, name string) dispatch.Request {
 	}
 }
 
-// lookedAtLater is the result of a run that was given up, or not begun.
-var lookedAtLater = reconcile.Result{RequeueAfter: overdueRetry}
-
 // hang runs a request whose context has ended, and returns where its result comes.
-func (s *supervisedRuns) hang(req dispatch.Request) <-chan reconcile.Result {
-	ctx, cancel := context.WithCancel(context.Background())
+func (s *supervisedRuns) hang(ctx context.Context, req dispatch.Request) <-chan reconcile.Result {
+	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	results := make(chan reconcile.Result, 1)
 	s.wg.Go(func() {
@@ -96,15 +94,18 @@ func (s *supervisedRuns) hang(req dispatch.Request) <-chan reconcile.Result {
 }
 
 // overrun hangs, and has the grace end.
-func (s *supervisedRuns) overrun(req dispatch.Request) <-chan reconcile.Result {
+func (s *supervisedRuns) overrun(ctx context.Context, req dispatch.Request) <-chan reconcile.Result {
 	before := s.runs()
-	results := s.hang(req)
+	results := s.hang(ctx, req)
 	s.Eventually(s.runs, 30*time.Second).Should(Equal(before + 1))
 	s.Eventually(s.clock.HasWaiters, 30*time.Second).Should(BeTrue())
-	s.Consistently(results, 20*time.Millisecond).ShouldNot(Receive())
+	s.Expect(s.overdueRuns()).To(BeEquivalentTo(before), "there is a grace")
 	s.clock.Step(overdueGrace)
+	s.Eventually(s.overdueRuns, 30*time.Second).Should(BeEquivalentTo(before + 1))
 	return results
 }
+
+func (s *supervisedRuns) overdueRuns() float64 { return testutil.ToFloat64(s.class.overdue) }
 
 func (s *supervisedRuns) release() {
 	s.mu.Lock()
@@ -113,57 +114,47 @@ func (s *supervisedRuns) release() {
 	s.released = make(chan struct{})
 }
 
-func TestTheWorkerOfARunThatDoesNotEndIsGivenToOthers(t *testing.T) {
+// A run that does not end keeps no seat, so that others compute, and is logged once with its stack.
+func TestARunThatDoesNotEndIsLoggedAndGivesUpItsSeat(t *testing.T) {
 	s := newSupervisedRuns(t)
-	s.Eventually(s.overrun(requestFor("bad", "a")), 30*time.Second).Should(Receive(Equal(lookedAtLater)))
-	s.Expect(testutil.ToFloat64(s.class.overdue)).To(Equal(1.0))
+	queue := fairqueue.New("", fairqueue.Options[dispatch.Request]{Seats: 1, Workers: 3})
+	defer queue.ShutDown()
+	bad := requestFor("bad", "a")
+	queue.Add(bad)
+	queue.Add(requestFor("good", "b"))
+	_, _ = queue.Get()
+	first := s.overrun(queue.Context(t.Context(), bad), bad)
 	s.Expect(testutil.ToFloat64(s.class.overdueTotal)).To(Equal(1.0))
-	s.Expect(s.logged()).To(ContainSubstring("ignoreContext"), "its stack")
+	s.Eventually(s.logged, 30*time.Second).Should(ContainSubstring("ignoreContext"), "its stack")
+	next, _ := queue.Get()
+	s.Expect(next).To(Equal(requestFor("good", "b")))
 
-	// It holds its ManagedResource.
-	s.Eventually(s.hang(requestFor("bad", "a")), 30*time.Second).Should(Receive(Equal(lookedAtLater)))
-	s.Expect(s.runs()).To(Equal(1))
-
-	// Its target gets no more workers than that.
-	s.Eventually(s.overrun(requestFor("bad", "b")), 30*time.Second).Should(Receive())
-	s.Eventually(s.hang(requestFor("bad", "c")), 30*time.Second).Should(Receive(Equal(lookedAtLater)))
-	s.Expect(s.runs()).To(Equal(2))
+	second := s.overrun(t.Context(), requestFor("bad", "c"))
+	s.Eventually(func() int { return strings.Count(s.logged(), "does not end") }, 30*time.Second).Should(Equal(2))
 	s.Expect(strings.Count(s.logged(), "ignoreContext")).To(Equal(1), "one stack a minute")
-
-	// Others are served, and nothing is stuck.
-	good := s.hang(requestFor("good", "d"))
-	s.Eventually(s.runs, 30*time.Second).Should(Equal(3))
-	s.Expect(s.lostSince()).To(BeZero())
-
+	s.Expect(first).NotTo(Receive())
 	s.release()
-	s.Eventually(good, 30*time.Second).Should(Receive(Equal(reconcile.Result{RequeueAfter: time.Hour})))
-	s.Eventually(func() float64 { return testutil.ToFloat64(s.class.overdue) }, 30*time.Second).Should(BeZero())
-	again := s.hang(requestFor("bad", "a"))
-	s.Eventually(s.runs, 30*time.Second).Should(Equal(4), "it is worked on again")
-	s.release()
-	s.Eventually(again, 30*time.Second).Should(Receive())
+	for _, results := range []<-chan reconcile.Result{first, second} {
+		s.Eventually(results, 30*time.Second).Should(Receive(Equal(reconcile.Result{RequeueAfter: time.Hour})))
+	}
+	s.Expect(s.overdueRuns()).To(BeZero())
 	s.wg.Wait()
 }
 
 // Liveness fails only if no worker of a class is left.
-func TestWorkersAreReplacedUpToABound(t *testing.T) {
+func TestAClassIsStuckOnceAllItsWorkersHaveOverdueRuns(t *testing.T) {
 	s := newSupervisedRuns(t)
-	for i := range maxOverdue {
-		s.Eventually(s.overrun(requestFor(fmt.Sprint("bad-", i), fmt.Sprint(i))), 30*time.Second).Should(Receive())
-	}
-	s.Expect(s.lostSince()).To(BeZero())
-	var lost []<-chan reconcile.Result
+	var stuck []<-chan reconcile.Result
 	for i := range 3 {
-		s.Expect(s.lostSince()).To(BeZero())
-		lost = append(lost, s.overrun(requestFor(fmt.Sprint("worse-", i), fmt.Sprint("worse-", i))))
-		s.Eventually(func() int { return strings.Count(s.logged(), "is not replaced") }, 30*time.Second).Should(Equal(i + 1))
+		s.Expect(s.occupiedSince()).To(BeZero())
+		stuck = append(stuck, s.overrun(t.Context(), requestFor(fmt.Sprint("bad-", i), fmt.Sprint(i))))
 	}
-	s.Eventually(s.lostSince, 30*time.Second).ShouldNot(BeZero())
+	s.Eventually(s.occupiedSince, 30*time.Second).ShouldNot(BeZero())
 	s.release()
-	for _, results := range lost {
-		s.Eventually(results, 30*time.Second).Should(Receive(Equal(reconcile.Result{RequeueAfter: time.Hour})))
+	for _, results := range stuck {
+		s.Eventually(results, 30*time.Second).Should(Receive())
 	}
-	s.Expect(s.lostSince()).To(BeZero())
+	s.Expect(s.occupiedSince()).To(BeZero())
 	s.wg.Wait()
 }
 
@@ -178,8 +169,5 @@ func TestWhatARunReturnsIsReturned(t *testing.T) {
 	s.Expect(result.RequeueAfter).To(BeEquivalentTo(1))
 
 	s.run = func(context.Context, dispatch.Request) (reconcile.Result, error) { panic("what a pity") }
-	s.Expect(func() { _, _ = s.Reconcile(t.Context(), requestFor("a", "b"), s.class) }).To(PanicWith(
-		WithTransform(func(value any) string { return fmt.Sprint(value) }, And(
-			ContainSubstring("what a pity"), ContainSubstring("TestWhatARunReturnsIsReturned"),
-		))))
+	s.Expect(func() { _, _ = s.Reconcile(t.Context(), requestFor("a", "b"), s.class) }).To(PanicWith("what a pity"))
 }

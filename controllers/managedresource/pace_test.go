@@ -11,12 +11,12 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/internal/crowd"
+	"github.com/trellis-hub/trellis/controllers/internal/pacing"
 )
 
 func othersInTheCrowd(j *judging, n int) (last time.Duration) {
 	for i := range n {
-		last = j.status.pace.Wait(types.NamespacedName{Namespace: "others", Name: fmt.Sprint(i)}, j.clock.Now())
+		last = j.status.pace.Delay(types.NamespacedName{Namespace: "others", Name: fmt.Sprint(i)}, j.clock.Now())
 	}
 	return last
 }
@@ -34,7 +34,7 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	before := j.writes
 
-	few := crowd.AtOnce(outagesPerSecond)
+	few := pacing.Burst(outagesPerSecond)
 	j.Expect(othersInTheCrowd(j, few)).To(BeZero(), "a few targets are told at once")
 	j.Expect(othersInTheCrowd(j, few+3*outagesPerSecond)).To(
 		BeNumerically("~", 3*time.Second, time.Second/outagesPerSecond))
@@ -64,7 +64,7 @@ func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
 	j.shown()
 	j.look()
 	before := j.writes
-	othersInTheCrowd(j, crowd.AtOnce(outagesPerSecond)+3*outagesPerSecond)
+	othersInTheCrowd(j, pacing.Burst(outagesPerSecond)+3*outagesPerSecond)
 	j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))
@@ -114,10 +114,10 @@ func TestOneThatIsGoneHasNoPlaceInTheCrowd(t *testing.T) {
 	w := newStatusWriter(nil, nil)
 	name := types.NamespacedName{Name: "gone"}
 	for i := range 2 * outagesPerSecond {
-		w.pace.Wait(types.NamespacedName{Name: fmt.Sprint(i)}, now)
+		w.pace.Delay(types.NamespacedName{Name: fmt.Sprint(i)}, now)
 	}
-	wait := w.pace.Wait(name, now)
-	g.Expect(w.pace.Wait(name, now)).To(Equal(wait))
+	wait := w.pace.Delay(name, now)
+	g.Expect(w.pace.Delay(name, now)).To(Equal(wait))
 	w.forget(name)
-	g.Expect(w.pace.Wait(name, now)).To(BeNumerically(">", wait), "it queues anew")
+	g.Expect(w.pace.Delay(name, now)).To(BeNumerically(">", wait), "it queues anew")
 }

@@ -14,7 +14,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/internal/crowd"
+	"github.com/trellis-hub/trellis/controllers/internal/pacing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
@@ -34,14 +34,14 @@ var semantic = equality.Semantic
 type statusWriter struct {
 	store *store.Store
 	clock clock.PassiveClock
-	pace  *crowd.Crowd
+	pace  *pacing.Pacer
 }
 
 // outagesPerSecond is how many ManagedResources say in a second that their targets cannot be asked or watched.
 const outagesPerSecond = 50
 
 func newStatusWriter(s *store.Store, c clock.PassiveClock) *statusWriter {
-	return &statusWriter{store: s, clock: c, pace: crowd.New(outagesPerSecond)}
+	return &statusWriter{store: s, clock: c, pace: pacing.New(outagesPerSecond)}
 }
 
 // forget drops what is known of a ManagedResource that is gone.
@@ -78,7 +78,7 @@ func (w *statusWriter) writeOutage(ctx context.Context, s *scope, change func(*d
 		return reconcile.Result{}, nil
 	}
 	if s.mr.Generation == s.mr.Status.ObservedGeneration {
-		if wait := w.pace.Wait(s.name, w.clock.Now()); wait > 0 {
+		if wait := w.pace.Delay(s.name, w.clock.Now()); wait > 0 {
 			s.mr = base
 			return reconcile.Result{RequeueAfter: wait, Priority: new(dispatch.PriorityResync)}, nil
 		}
@@ -90,7 +90,7 @@ func (w *statusWriter) writePaced(ctx context.Context, s *scope, base *resources
 	if err := w.store.Patch(ctx, base, s.mr, true); err != nil {
 		return err
 	}
-	w.pace.Used(s.name, w.clock.Now())
+	w.pace.Written(s.name, w.clock.Now())
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (w *statusWriter) writeHealth(ctx context.Context, s *scope, change func(*d
 	}
 	blind := pause > 0 && blinded(before, after)
 	if blind {
-		wait = w.pace.Wait(s.name, now)
+		wait = w.pace.Delay(s.name, now)
 	}
 	if wait == 0 {
 		wait = s.state.debounce(pause, turned, now)

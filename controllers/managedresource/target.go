@@ -19,6 +19,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/prune"
+	"github.com/trellis-hub/trellis/fairqueue"
 )
 
 // targets gives access to target clusters.
@@ -64,8 +65,9 @@ func (t *targets) identityKnown(ctx context.Context, key clustercache.ClusterKey
 }
 
 // access returns the clients of a target that is known to be the cluster with a UID. If it is another one meanwhile, it
-// counts as not connected.
+// counts as not connected. A run calls it before it waits for the target, so the run gives up its seat.
 func (t *targets) access(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (apply.Target, error) {
+	fairqueue.Yield(ctx)
 	metadataClient, err := t.clusters.GetMetadataClient(ctx, key)
 	if err != nil {
 		return apply.Target{}, err

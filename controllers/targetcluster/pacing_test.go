@@ -10,7 +10,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/internal/crowd"
+	"github.com/trellis-hub/trellis/controllers/internal/pacing"
 )
 
 func TestWritesWaitForThoseOfTheirKind(t *testing.T) {
@@ -41,11 +41,11 @@ func TestWritesWaitForThoseOfTheirKind(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			r := &reconciler{Options: Options{SyncPeriod: 30 * time.Second}, changes: crowd.New(changesPerSecond),
-				details: crowd.New(detailsPerSecond)}
-			others := func(c *crowd.Crowd, n int) {
+			r := &reconciler{Options: Options{SyncPeriod: 30 * time.Second}, changes: pacing.New(changesPerSecond),
+				details: pacing.New(detailsPerSecond)}
+			others := func(c *pacing.Pacer, n int) {
 				for i := range n {
-					c.Wait(clustercache.ClusterKey{Namespace: "others", Name: fmt.Sprint(i)}, now)
+					c.Delay(clustercache.ClusterKey{Namespace: "others", Name: fmt.Sprint(i)}, now)
 				}
 			}
 			if test.noChanges {

@@ -25,7 +25,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
-	"github.com/trellis-hub/trellis/controllers/internal/crowd"
+	"github.com/trellis-hub/trellis/controllers/internal/pacing"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/care"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/nodes"
@@ -54,7 +54,7 @@ type reconciler struct {
 	started    time.Time
 	rules      rules
 
-	changes, details, labels *crowd.Crowd // of writes
+	changes, details, labels *pacing.Pacer // of writes
 
 	mu      sync.Mutex
 	runs    map[*run]struct{}                                      // under way
@@ -75,7 +75,7 @@ func newReconciler(o Options) *reconciler {
 			thresholds: o.Thresholds, progressingLimit: o.ProgressingLimit,
 			monitor: o.MonitorPeriod, targetMonitor: o.TargetMonitorPeriod, termBegan: o.Clock.Now(),
 		},
-		changes: crowd.New(changesPerSecond), details: crowd.New(detailsPerSecond), labels: crowd.New(labelsPerSecond),
+		changes: pacing.New(changesPerSecond), details: pacing.New(detailsPerSecond), labels: pacing.New(labelsPerSecond),
 		runs:    map[*run]struct{}{},
 		written: map[clustercache.ClusterKey]time.Time{},
 		failing: map[clustercache.ClusterKey][]hubv1alpha1.FailingCheck{},
@@ -391,8 +391,8 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 		return 0, err
 	}
 	r.wrote(key, now)
-	r.changes.Used(key, now)
-	r.details.Used(key, now)
+	r.changes.Written(key, now)
+	r.details.Written(key, now)
 	r.events.statusChanged(tc, base.Status)
 	return 0, nil
 }
@@ -405,7 +405,7 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 	if value == "" || tc.Labels[hubv1alpha1.StatusLabel] == value {
 		return tc.ResourceVersion, 0, nil
 	}
-	if wait := r.labels.Wait(key, now); wait > 0 {
+	if wait := r.labels.Delay(key, now); wait > 0 {
 		return tc.ResourceVersion, wait, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"labels":{%q:%q}}}`, tc.UID, hubv1alpha1.StatusLabel, value)
@@ -414,7 +414,7 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 		err) != nil {
 		return "", 0, fmt.Errorf("cannot label the TargetCluster: %w", err)
 	}
-	r.labels.Used(key, now)
+	r.labels.Written(key, now)
 	return labelled.ResourceVersion, 0, nil
 }
 
@@ -584,7 +584,7 @@ func (r *reconciler) forget(key clustercache.ClusterKey) {
 	delete(r.failing, key)
 	delete(r.settled, key)
 	delete(r.drafts, key)
-	for _, c := range []*crowd.Crowd{r.changes, r.details, r.labels} {
+	for _, c := range []*pacing.Pacer{r.changes, r.details, r.labels} {
 		c.Forget(key)
 	}
 	r.revisions.forget(key)

@@ -29,7 +29,7 @@ type debugPage struct {
 	Stuck    string        `json:"stuckLoop,omitempty"` // the loop that makes no progress
 	Targets  []debugTarget `json:"targets"`
 	Queues   []debugQueue  `json:"queues"`
-	// Omitted is how many targets and lanes there are beside.
+	// Omitted is how many targets and flows there are beside.
 	Omitted int `json:"omitted,omitempty"`
 }
 
@@ -72,20 +72,18 @@ type debugWatch struct {
 type debugQueue struct {
 	Class    string      `json:"class"`
 	Depth    int         `json:"depth"`
-	Held     int         `json:"held"`
 	Delayed  int         `json:"delayed"`
 	InFlight int         `json:"inFlight"`
-	Slow     int         `json:"slow"`
+	Waiting  int         `json:"waiting"`
 	Oldest   string      `json:"oldest"`
-	Lanes    []debugLane `json:"lanes"`
+	Flows    []debugFlow `json:"flows"`
 }
 
-type debugLane struct {
+type debugFlow struct {
 	Name     string `json:"name"`
 	Ready    int    `json:"ready"`
-	Held     bool   `json:"held"`
 	InFlight int    `json:"inFlight"`
-	Slow     int    `json:"slow"`
+	Waiting  int    `json:"waiting"`
 	Oldest   string `json:"oldest"`
 }
 
@@ -125,14 +123,14 @@ func (h *hub) debugPage() debugPage {
 	}
 	rows := 0
 	for _, q := range h.metrics.Queues.Snapshots() {
-		queue := debugQueue{Class: q.Class, Depth: q.Depth, Held: q.Held, Delayed: q.Delayed, InFlight: q.InFlight,
-			Slow: q.Slow, Oldest: round(q.Oldest), Lanes: []debugLane{}}
-		for _, l := range q.Lanes {
+		queue := debugQueue{Class: q.Class, Depth: q.Depth, Delayed: q.Delayed, InFlight: q.InFlight,
+			Waiting: q.Waiting, Oldest: round(q.Oldest), Flows: []debugFlow{}}
+		for _, f := range q.Flows {
 			if rows++; rows > maxRows {
 				page.Omitted++
 				continue
 			}
-			queue.Lanes = append(queue.Lanes, describeLane(l))
+			queue.Flows = append(queue.Flows, describeFlow(f))
 		}
 		page.Queues = append(page.Queues, queue)
 	}
@@ -165,9 +163,9 @@ func describeTarget(in clustercache.Inspection) debugTarget {
 	return t
 }
 
-func describeLane(l fairqueue.Lane) debugLane {
-	return debugLane{Name: strings.TrimPrefix(l.Name, "/"), Ready: l.Ready, Held: l.Held, InFlight: l.InFlight,
-		Slow: l.Slow, Oldest: round(l.Oldest)}
+func describeFlow(f fairqueue.Flow) debugFlow {
+	return debugFlow{Name: strings.TrimPrefix(f.Name, "/"), Ready: f.Ready, InFlight: f.InFlight, Waiting: f.Waiting,
+		Oldest: round(f.Oldest)}
 }
 
 // round makes a duration readable.

@@ -3,7 +3,6 @@ package app
 import (
 	"fmt"
 	"html"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -101,23 +100,15 @@ func (t debugTarget) addTo(d *document) {
 }
 
 func (q debugQueue) addTo(d *document) {
-	d.add("<h2>Class %s</h2>\n<p>%s wait, %s for want of a worker, %s of them until their targets answer; %s being worked on, %s of them for long, %s delayed.</p>\n",
-		q.Class, q.Depth, q.Oldest, q.Held, q.InFlight, q.Slow, q.Delayed)
-	if len(q.Lanes) == 0 {
+	d.add("<h2>Class %s</h2>\n<p>%s wait, %s for want of a worker; %s being worked on, %s of them without a seat, "+
+		"%s delayed.</p>\n", q.Class, q.Depth, q.Oldest, q.InFlight, q.Waiting, q.Delayed)
+	if len(q.Flows) == 0 {
 		return
 	}
-	d.add("<table><tr><th>lane</th><th>ready</th><th>in flight</th><th>slow</th><th>oldest</th></tr>\n")
-	for _, lane := range q.Lanes {
-		d.add("<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", lane.Name, lane.ready(), lane.InFlight,
-			lane.Slow, lane.Oldest)
+	d.add("<table><tr><th>target</th><th>ready</th><th>in flight</th><th>without a seat</th><th>oldest</th></tr>\n")
+	for _, f := range q.Flows {
+		d.add("<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", f.Name, f.Ready, f.InFlight,
+			f.Waiting, f.Oldest)
 	}
 	d.add("</table>\n")
-}
-
-// ready is how many items are ready, and whether they wait until the target answers.
-func (l debugLane) ready() string {
-	if l.Held {
-		return fmt.Sprintf("%d, until it answers", l.Ready)
-	}
-	return strconv.Itoa(l.Ready)
 }

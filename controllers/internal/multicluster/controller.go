@@ -72,7 +72,7 @@ func newController(b Builder, reconciler Reconciler) (*Controller, error) {
 		},
 		NewQueue: func(name string, _ workqueue.TypedRateLimiter[Request]) workqueue.TypedRateLimitingInterface[Request] {
 			return fairqueue.New(name, fairqueue.Options[Request]{
-				Lane:        func(r Request) string { return r.Cluster.String() },
+				Flow:        func(r Request) string { return r.Cluster.String() },
 				Tenant:      func(r Request) string { return r.Cluster.Namespace },
 				MaxInFlight: func(string) int { return b.perTarget },
 				RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[Request](retryFirst, retryLast),

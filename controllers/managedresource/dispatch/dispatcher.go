@@ -3,7 +3,6 @@ package dispatch
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -96,12 +95,6 @@ func (d *Dispatcher) withName(ctx context.Context, name types.NamespacedName, f 
 
 // enqueue queues a ManagedResource that is ours, or that was: then to forget it.
 func (d *Dispatcher) enqueue(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int) {
-	d.enqueueAfter(ctx, mr, priority, 0)
-}
-
-// enqueueAfter is enqueue for a look after a while, unless there is a reason for one before.
-func (d *Dispatcher) enqueueAfter(ctx context.Context, mr *resourcesv1alpha1.ManagedResource, priority int,
-	after time.Duration) {
 	decision, err := d.Assigner.Decide(ctx, mr)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -112,17 +105,12 @@ func (d *Dispatcher) enqueueAfter(ctx context.Context, mr *resourcesv1alpha1.Man
 	}
 	name := client.ObjectKeyFromObject(mr)
 	if _, tracked := d.Tracker.Target(name); decision.Class != nil || tracked {
-		d.forward(decision, name, priority, after)
+		d.Forward(decision, name, priority)
 	}
 }
 
 // Forward queues a ManagedResource where a decision wants it.
 func (d *Dispatcher) Forward(decision assignment.Decision, name types.NamespacedName, priority int) {
-	d.forward(decision, name, priority, 0)
-}
-
-func (d *Dispatcher) forward(decision assignment.Decision, name types.NamespacedName, priority int,
-	after time.Duration) {
 	request := Request{NamespacedName: name}
 	class := ""
 	if decision.Class != nil {
@@ -137,11 +125,11 @@ func (d *Dispatcher) forward(decision assignment.Decision, name types.Namespaced
 		if queue != nil {
 			break
 		}
-		queue = any // not of any class of ours any more; whoever takes it forgets it
+		queue = any // not of a class of this hub any more; the run forgets it
 	}
 	d.mu.RUnlock()
 	if queue != nil {
-		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: after}, request)
+		queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 	}
 }
 
@@ -440,26 +428,21 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 	}
 }
 
-// returnPause is after how long those are looked at of which nothing but good is known when their target is back: twice
-// as long at most.
-const returnPause = 5 * time.Second
-
-// enqueueReturned queues everything that is or may be in a target whose connection goes on where it was. What its
-// watches have missed they tell by themselves. With hundreds of targets that are back, to look at thousands of
-// ManagedResources at once, most of them in vain, kept both processors from saying that the targets are back, and from
-// undoing what was done to them meanwhile. Those go first.
+// enqueueReturned queues everything that is or may be in a target whose connection was resumed. Its watches report what
+// they have missed, so a ManagedResource that is applied and shows no drift is only looked at in the background:
+// hundreds of targets may be back at once, and corrections and the conditions that say so go first.
 func (d *Dispatcher) enqueueReturned(ctx context.Context, cluster clustercache.ClusterKey) {
 	d.eachIn(ctx, cluster, func(mr *resourcesv1alpha1.ManagedResource) {
-		after := time.Duration(0)
-		if d.isCalm(mr) {
-			after = returnPause + rand.N(returnPause)
+		priority := PriorityRetry
+		if d.isSettled(mr) {
+			priority = PriorityResync
 		}
-		d.enqueueAfter(ctx, mr, PriorityRetry, after)
+		d.enqueue(ctx, mr, priority)
 	})
 }
 
-// isCalm tells of a ManagedResource whether it is applied as it should be, for all that is known.
-func (d *Dispatcher) isCalm(mr *resourcesv1alpha1.ManagedResource) bool {
+// isSettled reports whether a ManagedResource is applied and shows no drift, as far as is known.
+func (d *Dispatcher) isSettled(mr *resourcesv1alpha1.ManagedResource) bool {
 	applied := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
 	healthy := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
 	name := client.ObjectKeyFromObject(mr)

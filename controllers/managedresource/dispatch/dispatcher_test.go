@@ -36,14 +36,12 @@ type added struct {
 	priorityqueue.PriorityQueue[Request]
 	names      []types.NamespacedName
 	priorities []int
-	after      []time.Duration
 }
 
 func (a *added) AddWithOpts(o priorityqueue.AddOpts, requests ...Request) {
 	for _, r := range requests {
 		a.names = append(a.names, r.NamespacedName)
 		a.priorities = append(a.priorities, ptr.Deref(o.Priority, 0))
-		a.after = append(a.after, o.After)
 	}
 }
 
@@ -197,20 +195,20 @@ func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
 }
 
 // When hundreds of targets are back, those go first of whose objects something is wrong, or not known.
-func TestWhatIsCalmWaitsWhenItsTargetIsBack(t *testing.T) {
+func TestWhatIsSettledIsInTheBackgroundWhenItsTargetIsBack(t *testing.T) {
 	key := clustercache.ClusterKey{Namespace: "a", Name: "target"}
 	object := inventory.Key{Kind: "ConfigMap", Namespace: "default", Name: "one"}
 	connected := clustercache.Status{Cluster: key, State: clustercache.StateConnected, Generation: 1}
 	held := clustercache.Status{Cluster: key, State: clustercache.StateDisconnected, Held: true, Generation: 1}
 	for name, test := range map[string]struct {
-		change  func(mr *resourcesv1alpha1.ManagedResource)
-		pending bool
-		track   func(*tracker.Tracker, types.NamespacedName)
-		back    func(*clustercache.Status)
-		event   clustercache.EventType
-		waits   bool
+		change     func(mr *resourcesv1alpha1.ManagedResource)
+		pending    bool
+		track      func(*tracker.Tracker, types.NamespacedName)
+		back       func(*clustercache.Status)
+		event      clustercache.EventType
+		background bool
 	}{
-		"all is well":       {waits: true},
+		"all is well":       {background: true},
 		"it has changed":    {change: func(mr *resourcesv1alpha1.ManagedResource) { mr.Generation++ }},
 		"it goes":           {change: func(mr *resourcesv1alpha1.ManagedResource) { mr.DeletionTimestamp = new(metav1.Now()) }},
 		"a run was cut off": {pending: true},
@@ -271,16 +269,15 @@ func TestWhatIsCalmWaitsWhenItsTargetIsBack(t *testing.T) {
 				status clustercache.Status
 				event  clustercache.EventType
 			}{{connected, clustercache.EventConnected}, {held, clustercache.EventDisconnected}, {back, event}} {
-				queue.names, queue.after = nil, nil
+				queue.names, queue.priorities = nil, nil
 				clusters.SetStatus(step.status)
 				d.clusterChanged(t.Context(), clustercache.Event{Cluster: key, Types: []clustercache.EventType{step.event}}, before)
 			}
-			g.Expect(queue.after).To(HaveLen(1))
-			if test.waits {
-				g.Expect(queue.after[0]).To(And(BeNumerically(">=", returnPause), BeNumerically("<=", 2*returnPause)))
-			} else {
-				g.Expect(queue.after[0]).To(BeZero())
+			priority := PriorityRetry
+			if test.background {
+				priority = PriorityResync
 			}
+			g.Expect(queue.priorities).To(Equal([]int{priority}))
 		})
 	}
 }

@@ -6,7 +6,7 @@
 // hub writes itself concerns nobody, or every write would bring a run.
 //
 // Priorities order the requests of one target: a user's change before drift, drift before another attempt, and the
-// timer's looks last. Lanes are the targets, so that queues can be fair between them.
+// periodic resyncs last. The flow of a request is its target, so that queues can be fair between targets.
 //
 // Trade-offs: an event of a target, a namespace or a Lease walks over the ManagedResources that the informer has, which
 // costs microseconds each and needs no index of its own.

@@ -122,7 +122,7 @@ func TestEachEventIsAsUrgentAsItIs(t *testing.T) {
 // The queue of a class hands out what its events bring in the order of their priorities, whatever comes first.
 func TestQueueOfATargetServesUsersFirst(t *testing.T) {
 	g := NewWithT(t)
-	queue := fairqueue.New("", fairqueue.Options[Request]{Lane: Lane, MaxInFlight: func(string) int { return 10 }})
+	queue := fairqueue.New("", fairqueue.Options[Request]{Flow: Flow, MaxInFlight: func(string) int { return 10 }})
 	defer queue.ShutDown()
 	d := New(Options{})
 	d.SetQueue("", queue)

@@ -13,7 +13,7 @@ type Request struct {
 	types.NamespacedName
 }
 
-// Priorities inside the lane of a target.
+// Priorities inside the flow of a target.
 const (
 	PriorityUser  = 100
 	PriorityDrift = 50
@@ -26,8 +26,8 @@ const (
 // Tenant is the queue's tenant of a request: the namespace whose ManagedResource it is about.
 func Tenant(r Request) string { return r.Namespace }
 
-// Lane is the queue's lane of a request.
-func Lane(r Request) string {
+// Flow is the flow of a request in the queue: its target.
+func Flow(r Request) string {
 	if r.Target == (clustercache.ClusterKey{}) {
 		return "namespace " + r.Namespace
 	}

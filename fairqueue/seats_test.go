@@ -1,0 +1,52 @@
+package fairqueue
+
+import (
+	"context"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestSeatsBoundWorkThatDoesNotWait(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{Seats: 2, Workers: 10})
+	for _, item := range []string{"a/0", "b/0", "c/0", "d/0"} {
+		q.Add(item)
+	}
+	g.Expect(take(q)).To(Equal([]string{"a/0", "b/0"}))
+	ofA := q.Context(t.Context(), "a/0")
+	Yield(ofA)
+	g.Expect(take(q)).To(Equal([]string{"c/0"}), "a/0 waits for its target")
+	Yield(ofA)
+	g.Expect(take(q)).To(BeEmpty(), "it has no second seat to give up")
+	q.Done("a/0")
+	g.Expect(take(q)).To(BeEmpty(), "nor has it one when it is done")
+	q.Done("b/0")
+	g.Expect(take(q)).To(Equal([]string{"d/0"}))
+	Yield(ofA)
+	g.Expect(faults(q)).To(BeEmpty())
+}
+
+// What waits in Get is woken when a seat becomes free.
+func TestYieldWakesAWorker(t *testing.T) {
+	g := NewWithT(t)
+	q, _ := newTestQueue(t, Options[string]{Seats: 1, Workers: 2})
+	q.Add("a/0")
+	q.Add("b/0")
+	g.Expect(take(q)).To(Equal([]string{"a/0"}))
+	got := make(chan string, 1)
+	go func() {
+		item, _ := q.Get()
+		got <- item
+	}()
+	g.Consistently(got, "50ms").ShouldNot(Receive())
+	Yield(q.Context(t.Context(), "a/0"))
+	g.Eventually(got).Should(Receive(Equal("b/0")))
+}
+
+func TestYieldWithoutAQueueDoesNothing(t *testing.T) {
+	Yield(context.Background())
+	q, _ := newTestQueue(t, Options[string]{Seats: 1})
+	Yield(q.Context(t.Context(), "unknown/0"))
+	NewWithT(t).Expect(faults(q)).To(BeEmpty())
+}
