@@ -75,7 +75,7 @@ func hub() dashboard {
 				{
 					kind: timeseries, title: "Targets with work", unit: "short",
 					description: "Targets with ManagedResources that wait or are being worked on, by class.",
-					queries:     []query{{expr: `sum by (class) (trellis_queue_lanes)`, legend: "{{class}}"}},
+					queries:     []query{{expr: `sum by (class) (trellis_queue_flows)`, legend: "{{class}}"}},
 				},
 				{
 					kind: timeseries, title: "Queue wait", unit: "s",
@@ -87,11 +87,10 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Busy workers", unit: "short",
-					description: "ManagedResources that are being worked on, by class. Those that take long, or are of a target whose last run did, count as \"for long\" from their beginning: they have made room for others: at most concurrentSyncs others, and eight times that in all. What waits until its target answers has no worker: many targets are silent, so they are asked first.",
+					description: "ManagedResources that are being worked on, by class. At most concurrentSyncs of them compute, from their start until they first wait for their target. The others wait for their targets, or did, and take nothing from others.",
 					queries: []query{
-						{expr: `sum by (class) (trellis_queue_in_flight - trellis_queue_slow)`, legend: "{{class}}"},
-						{expr: `sum by (class) (trellis_queue_slow)`, legend: "{{class}} for long"},
-						{expr: `sum by (class) (trellis_queue_held)`, legend: "{{class}} until its target answers"},
+						{expr: `sum by (class) (trellis_queue_in_flight - trellis_queue_waiting)`, legend: "{{class}} computing"},
+						{expr: `sum by (class) (trellis_queue_waiting)`, legend: "{{class}} waiting"},
 					},
 				},
 				{

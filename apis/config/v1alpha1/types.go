@@ -142,7 +142,8 @@ type Class struct {
 	// the target types Source and Registration, because there it decides which tenants may write to a cluster that is
 	// not their own.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// ConcurrentSyncs is the number of workers. Default: 20 for the default class, 5 for others.
+	// ConcurrentSyncs is how many ManagedResources are worked on at the same time. Those that wait for their targets do
+	// not count, unless the class has one fixed target. Default: 20 for the default class, 5 for others.
 	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
 	// DryRun only plans and reports; nothing is written to targets or ManagedResources. Default: false.
 	DryRun bool `json:"dryRun,omitempty"`

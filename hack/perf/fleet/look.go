@@ -33,7 +33,7 @@ func lookAt(page rig.Page) (look, error) {
 	}{
 		{&l.workers, "controller_runtime_max_concurrent_reconciles", func(labels rig.Labels) bool { return labels.Get("controller") == "managedresource-"+class }},
 		{&l.busy, "trellis_queue_in_flight", ofClass},
-		{&l.slow, "trellis_queue_slow", ofClass},
+		{&l.slow, "trellis_queue_waiting", ofClass},
 		{&l.depth, "trellis_queue_depth", ofClass},
 	} {
 		var err error
