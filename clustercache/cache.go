@@ -18,6 +18,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/availability"
+	"github.com/trellis-hub/trellis/clustercache/internal/connection"
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
 	"github.com/trellis-hub/trellis/clustercache/internal/seats"
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
@@ -40,9 +41,9 @@ type Cache struct {
 	answers      *answers.Budget // of the large answers of all targets
 	// probes and dials bound calls of the cache itself. Limiters bound the second step of connecting, lists, openings of
 	// watches and rotations. firstDials lets targets be dialled for the first time at a rate.
-	probes, dials                               pool
+	probes, dials                               connection.Pool
 	identifications, lists, openings, rotations *seats.Limiter
-	firstDials                                  pacer
+	firstDials                                  connection.Pacer
 
 	registry *registry
 	hub      *stream.Hub[ClusterKey, EventType]
@@ -83,13 +84,13 @@ func New(options Options) (*Cache, error) {
 			Grace: options.Grace.Disconnect, MassPercent: options.Grace.MassPercent, MassWindow: options.Grace.MassWindow,
 			MassLimit: options.Grace.MassLimit, Logger: options.Logger,
 		}),
-		probes:          newPool(options.Probe.Parallel),
-		dials:           newPool(options.Dial.Parallel),
+		probes:          connection.NewPool(options.Probe.Parallel),
+		dials:           connection.NewPool(options.Dial.Parallel),
 		identifications: seats.New(options.Dial.ConnectParallel, identificationHold, options.Clock),
 		lists:           seats.New(options.Watch.ListParallel, listHold, options.Clock),
 		openings:        seats.New(options.Watch.OpenParallel, options.Watch.openHold, options.Clock),
 		rotations:       seats.New(options.Dial.RotateParallel, rotationHold, options.Clock),
-		firstDials:      newPacer(options.Dial.ConnectRate, options.Clock),
+		firstDials:      connection.NewPacer(options.Dial.ConnectRate, options.Clock),
 		answers:         answers.NewBudget(),
 		hub:             stream.NewHub[ClusterKey](EventGone),
 		metrics:         newFleet(options.TargetHistograms),
@@ -133,7 +134,7 @@ func (c *Cache) Start(ctx context.Context) error {
 		c.running.Wait()
 	}()
 	for key, config := range c.options.Static {
-		c.register(key, &registration{access: access{static: rest.CopyConfig(config)}})
+		c.register(key, &registration{access: connection.Access{Static: rest.CopyConfig(config)}})
 	}
 	if c.options.Secrets != nil {
 		if err := c.watchSecrets(ctx); err != nil {
@@ -166,7 +167,7 @@ func (c *Cache) register(key ClusterKey, r *registration) {
 	}
 	c.unrefuseLocked(key)
 	if t, exists := c.targets[key]; exists {
-		t.tell(func(in *inbox) { in.registration, in.removed = r, false })
+		t.send(func(in *inbox) { in.registration, in.removed = r, false })
 		return
 	}
 	if c.byNamespace[key.Namespace] == nil {
@@ -183,7 +184,7 @@ func (c *Cache) register(key ClusterKey, r *registration) {
 
 func (c *Cache) unregister(key ClusterKey) {
 	if t := c.target(key); t != nil {
-		t.tell(func(in *inbox) { in.registration, in.removed = nil, true })
+		t.send(func(in *inbox) { in.registration, in.removed = nil, true })
 	}
 }
 
@@ -214,7 +215,7 @@ func (c *Cache) forget(t *target) bool {
 // Recheck makes a target's identity and limits be looked at again, and a connection attempt at once if one is due.
 func (c *Cache) Recheck(cluster ClusterKey) {
 	if t := c.target(cluster); t != nil {
-		t.tell(func(in *inbox) { in.recheck = true })
+		t.send(func(in *inbox) { in.recheck = true })
 	}
 }
 
@@ -235,73 +236,73 @@ func (c *Cache) known(cluster ClusterKey) (*target, error) {
 	return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterUnknown)
 }
 
-// connection returns what serves a target.
-func (c *Cache) connection(cluster ClusterKey) (*connection, error) {
+// connectionTo returns what serves a target.
+func (c *Cache) connectionTo(cluster ClusterKey) (*connection.Connection, error) {
 	t, err := c.known(cluster)
 	if err != nil {
 		return nil, err
 	}
-	if g := t.current(); g != nil {
-		return g, nil
+	if conn := t.current(); conn != nil {
+		return conn, nil
 	}
 	return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterNotConnected)
 }
 
 // GetClient implements ClusterCache.
 func (c *Cache) GetClient(_ context.Context, cluster ClusterKey) (client.Client, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return g.clients.Load().cached, nil
+	return conn.Client(), nil
 }
 
 // GetReader implements ClusterCache.
 func (c *Cache) GetReader(_ context.Context, cluster ClusterKey) (client.Reader, error) {
-	if _, err := c.connection(cluster); err != nil {
+	if _, err := c.connectionTo(cluster); err != nil {
 		return nil, err
 	}
 	t, err := c.known(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return t.reader(), nil
+	return t.watches.Reader(c.options.Scheme), nil
 }
 
 // GetUncachedClient implements ClusterCache.
 func (c *Cache) GetUncachedClient(_ context.Context, cluster ClusterKey) (client.Client, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return g.clients.Load().uncached, nil
+	return conn.UncachedClient(), nil
 }
 
 // GetMetadataClient implements ClusterCache.
 func (c *Cache) GetMetadataClient(_ context.Context, cluster ClusterKey) (metadata.Interface, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return g.metadata, nil
+	return conn.MetadataClient(), nil
 }
 
 // GetRESTConfig implements ClusterCache.
 func (c *Cache) GetRESTConfig(_ context.Context, cluster ClusterKey) (*rest.Config, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return rest.CopyConfig(g.config), nil
+	return conn.Config(), nil
 }
 
 // GetRESTMapper implements ClusterCache. The mapper is a meta.ResettableRESTMapper.
 func (c *Cache) GetRESTMapper(_ context.Context, cluster ClusterKey) (meta.RESTMapper, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return g.mapper, nil
+	return conn.Mapper(), nil
 }
 
 // Watch implements ClusterCache.
@@ -313,7 +314,15 @@ func (c *Cache) Watch(_ context.Context, cluster ClusterKey, watcher Watcher) (S
 	if err != nil {
 		return nil, err
 	}
-	return t.subscribe(watcher)
+	s := t.watches.Subscribe(watching.Spec{
+		Cluster: t.key, Name: watcher.Name, Kind: watcher.Kind, MetadataOnly: watcher.MetadataOnly,
+		Namespace: watcher.Namespace, LabelSelector: watcher.LabelSelector, FieldSelector: watcher.FieldSelector,
+		Fields: watcher.Fields, Transform: watcher.Transform, Quota: t.quota,
+	}, watcher.Form, watcher.Handler)
+	if s == nil {
+		return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterUnknown)
+	}
+	return s, nil
 }
 
 // GetHealthCheckingState implements ClusterCache.

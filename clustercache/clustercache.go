@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
+	"github.com/trellis-hub/trellis/clustercache/internal/connection"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
@@ -43,6 +45,11 @@ var (
 	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
 	ErrNotCached = watching.ErrNotCached
 )
+
+// HoldAnswers declares that objects that are read from targets with the returned context stay in use until done is
+// called. Large answers of all targets share a budget, and those read with the context count until then.
+// Call it for the work on one object, not on many.
+func HoldAnswers(ctx context.Context) (scope context.Context, done func()) { return answers.Scope(ctx) }
 
 // ClusterCache holds one live connection for each registered target.
 type ClusterCache interface {
@@ -105,15 +112,15 @@ const (
 
 // Reasons of Status.Reason, stable for conditions and metrics.
 const (
-	ReasonSecretInvalid     = "SecretInvalid"             // no kubeconfig in the Secret, wrong name or type
-	ReasonKubeconfigInvalid = "KubeconfigInvalid"         // the kubeconfig cannot be parsed or is incomplete
-	ReasonKubeconfigRefused = "KubeconfigRefused"         // it asks for what the hub does not do: exec, files, ...
-	ReasonQuotaExceeded     = "RegistrationQuotaExceeded" // more than Options.MaxRegistrations in its namespace
-	ReasonIdentityChanged   = "IdentityChanged"           // it leads to a cluster with another kube-system UID
-	ReasonUnauthorized      = "Unauthorized"              // the target answers 401
-	ReasonForbidden         = "Forbidden"                 // the credential may not do what connecting needs
-	ReasonUnreachable       = "Unreachable"               // dial, TLS or timeout
-	ReasonProbeFailed       = "ProbeFailed"               // connected before, and probes fail now
+	ReasonSecretInvalid     = "SecretInvalid"                  // no kubeconfig in the Secret, wrong name or type
+	ReasonKubeconfigInvalid = connection.ReasonInvalid         // the kubeconfig cannot be parsed or is incomplete
+	ReasonKubeconfigRefused = "KubeconfigRefused"              // it asks for what the hub does not do: exec, files, ...
+	ReasonQuotaExceeded     = "RegistrationQuotaExceeded"      // more than Options.MaxRegistrations in its namespace
+	ReasonIdentityChanged   = connection.ReasonIdentityChanged // it leads to a cluster with another kube-system UID
+	ReasonUnauthorized      = connection.ReasonUnauthorized    // the target answers 401
+	ReasonForbidden         = connection.ReasonForbidden       // the credential may not do what connecting needs
+	ReasonUnreachable       = connection.ReasonUnreachable     // dial, TLS or timeout
+	ReasonProbeFailed       = "ProbeFailed"                    // connected before, and probes fail now
 	ReasonConnected         = "Connected"
 	ReasonRegistrationGone  = "RegistrationGone"
 	ReasonHibernated        = "Hibernated"
@@ -231,6 +238,11 @@ type WatchHandler interface {
 	// OnError is called when the watch cannot be established or breaks repeatedly, with the target's answer.
 	OnError(cluster ClusterKey, watch string, err error)
 }
+
+// ServerID stands for what authenticates an API server to the hub: its address, the name that its certificate must have
+// and the certificate authorities. Two targets with the same ServerID are the same server, whatever it answers.
+// Different ones may be the same server under two addresses. The zero value is no server.
+type ServerID string
 
 // EventType says what happened to a target.
 type EventType string

@@ -68,7 +68,7 @@ func TestWhatTheHubDoesNotSendSaysNothingAboutTheTarget(t *testing.T) {
 		h.Expect(h.cache.Answers(key, func() {})).To(BeFalse())
 		refused, began := tap.refused.Load(), time.Now()
 		time.Sleep(2 * time.Second)
-		most := 2 * int64(time.Since(began)/(hurry*3/4)+1) // probes and attempts of the watch to open again
+		most := 2 * int64(time.Since(began)/(probePause*3/4)+1) // probes and attempts of the watch to open again
 		h.Expect(tap.refused.Load()-refused).To(BeNumerically("<=", most), "the hub does not try all the time, though somebody asks")
 		tap.shut.Store(false)
 		h.Expect(write(t.Context(), h.writer(key), "one", "x")).To(Succeed())

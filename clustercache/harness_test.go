@@ -33,6 +33,12 @@ import (
 // patience is how long tests wait for what takes milliseconds on an idle machine.
 const patience = time.Minute
 
+// identityPath is what probes read to identify a cluster, and leasesPath what they read of its history.
+const (
+	identityPath = "/api/v1/namespaces/kube-system"
+	leasesPath   = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+)
+
 // secrets stands for the informer of registration Secrets.
 type secrets struct {
 	cache.Informer

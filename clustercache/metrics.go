@@ -2,7 +2,6 @@ package clustercache
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientmetrics "k8s.io/client-go/tools/metrics"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/connection"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/metrics"
 )
@@ -166,11 +166,7 @@ func outcome(err error) string {
 	if err == nil {
 		return "ok"
 	}
-	var f *failure
-	if errors.As(err, &f) {
-		return f.reason
-	}
-	return ReasonUnreachable
+	return connection.ReasonOf(err)
 }
 
 func (f *fleet) register(registerer prometheus.Registerer, c *Cache) error {

@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/trellis-hub/trellis/addresses"
+	"github.com/trellis-hub/trellis/clustercache/internal/connection"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 )
 
@@ -24,67 +21,8 @@ type registration struct {
 	resourceVersion     string
 	labels, annotations map[string]string
 
-	access access                 // how to connect; empty if fault is set
+	access connection.Access      // how to connect; empty if fault is set
 	fault  *kubeconfig.FaultError // why the registration cannot be used
-}
-
-// access is what a connection is made with: the kubeconfig of a registration, or a static configuration.
-type access struct {
-	kubeconfig *kubeconfig.Config
-	static     *rest.Config
-}
-
-func (a access) empty() bool { return a.kubeconfig == nil && a.static == nil }
-
-func (a access) equal(b access) bool {
-	if a.kubeconfig == nil || b.kubeconfig == nil {
-		return a == b
-	}
-	return a.kubeconfig.Equal(b.kubeconfig)
-}
-
-// equalButToken tells whether an open connection can go on with b after its token was replaced.
-func (a access) equalButToken(b access) bool {
-	return a.kubeconfig != nil && b.kubeconfig != nil && a.kubeconfig.EqualButToken(b.kubeconfig)
-}
-
-// config returns the configuration without the token of a registration, which is sent by the transport.
-func (a access) config() *rest.Config {
-	if a.kubeconfig != nil {
-		return a.kubeconfig.REST()
-	}
-	return rest.CopyConfig(a.static)
-}
-
-func (a access) token() string {
-	if a.kubeconfig != nil {
-		return a.kubeconfig.Token
-	}
-	return ""
-}
-
-// secrets returns what must not be shown.
-func (a access) secrets() []string {
-	if a.kubeconfig == nil {
-		return nil
-	}
-	return slices.DeleteFunc([]string{a.kubeconfig.Token, a.kubeconfig.Password}, func(s string) bool { return s == "" })
-}
-
-// validity is that of the credential which ends first, zero if that is not known.
-func (a access) validity() (issued, end time.Time) {
-	if a.kubeconfig != nil {
-		return a.kubeconfig.Issued, a.kubeconfig.Expiry
-	}
-	return time.Time{}, time.Time{}
-}
-
-// addressesFor says where connections may go. Targets that the operator configured may have any address.
-func (c *Cache) addressesFor(a access) addresses.Policy {
-	if a.kubeconfig == nil {
-		return addresses.Any()
-	}
-	return c.options.Dial.Addresses
 }
 
 // describeRegistration describes a registration from the metadata of its Secret.
@@ -110,7 +48,7 @@ func newRegistration(secret *corev1.Secret, policy kubeconfig.Policy) *registrat
 		}
 		return r
 	}
-	r.access = access{kubeconfig: config}
+	r.access = connection.Access{Kubeconfig: config}
 	return r
 }
 

@@ -18,18 +18,18 @@ func (t *target) askAsleep() {
 
 // sleep ends all that goes on in the target.
 func (t *target) sleep() {
-	if t.loop.attempt != nil {
-		t.loop.attempt.cancel()
+	if t.loop.attempts.underWay != nil {
+		t.loop.attempts.underWay.cancel()
 	}
 	event := EventProbed
-	if g := t.current(); g != nil {
+	if conn := t.current(); conn != nil {
 		event = EventDisconnected
 		t.setConnection(nil)
-		g.stop(ErrClusterNotConnected)
+		conn.Stop(ErrClusterNotConnected)
 	}
 	t.closeLost()
 	t.suspected.Store(false)
-	t.loop.failures = 0
+	t.loop.probes.failures = 0
 	t.cache.availability.Removed(t.key, t.clock.Now())
 	t.mu.Lock()
 	t.health.ConsecutiveFailures = 0
