@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -20,9 +21,11 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/availability"
 	"github.com/trellis-hub/trellis/clustercache/internal/connection"
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
+	"github.com/trellis-hub/trellis/clustercache/internal/registration"
 	"github.com/trellis-hub/trellis/clustercache/internal/seats"
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
+	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 )
 
@@ -45,7 +48,7 @@ type Cache struct {
 	identifications, lists, openings, rotations *seats.Limiter
 	firstDials                                  connection.Pacer
 
-	registry *registry
+	registry *registration.Registry
 	hub      *stream.Hub[ClusterKey, EventType]
 	metrics  *fleet
 	handling handling
@@ -102,7 +105,14 @@ func New(options Options) (*Cache, error) {
 		pools:       map[string]*watching.Pool{},
 		budget:      follow.NewBudget(),
 	}
-	c.registry = newRegistry(c)
+	policy := kubeconfig.Policy{AllowedProxyURLs: options.Dial.AllowedProxyURLs, Addresses: options.Dial.Addresses}
+	c.registry = registration.New(registration.Options{
+		Quota: options.MaxRegistrations,
+		Read:  func(s *corev1.Secret) *registration.Registration { return options.read(s, policy) },
+
+		Register: c.register, Unregister: c.unregister, Refuse: c.refuse, Unrefuse: c.unrefuse,
+		Clock: options.Clock, Logger: options.Logger,
+	})
 	if options.Registerer != nil {
 		if err := c.metrics.register(options.Registerer, c); err != nil {
 			return nil, fmt.Errorf("clustercache: cannot register metrics: %w", err)
@@ -134,10 +144,14 @@ func (c *Cache) Start(ctx context.Context) error {
 		c.running.Wait()
 	}()
 	for key, config := range c.options.Static {
-		c.register(key, &registration{access: connection.Access{Static: rest.CopyConfig(config)}})
+		c.register(key, &registration.Registration{Access: connection.Access{Static: rest.CopyConfig(config)}})
 	}
 	if c.options.Secrets != nil {
-		if err := c.watchSecrets(ctx); err != nil {
+		informer, err := c.options.Secrets.GetInformer(ctx, &corev1.Secret{})
+		if err != nil {
+			return fmt.Errorf("clustercache: cannot watch registration Secrets: %w", err)
+		}
+		if err := c.registry.Run(ctx, informer, func() { close(c.synced) }); err != nil {
 			return fmt.Errorf("clustercache: %w", err)
 		}
 	} else {
@@ -159,7 +173,7 @@ func (c *Cache) WaitForSync(ctx context.Context) bool {
 }
 
 // register makes a registration known, or an older one outdated.
-func (c *Cache) register(key ClusterKey, r *registration) {
+func (c *Cache) register(key ClusterKey, r *registration.Registration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {

@@ -23,7 +23,7 @@ func (t *target) lose(conn *connection.Connection, reason, message string) {
 	now := t.clock.Now()
 	t.cache.availability.Lost(t.key, now)
 	r := t.loop.registration
-	if t.cache.options.Grace.Disconnect < 0 || r.fault != nil || !t.loop.removedAt.IsZero() || !conn.Access().Equal(r.access) {
+	if t.cache.options.Grace.Disconnect < 0 || r.Fault != nil || !t.loop.removedAt.IsZero() || !conn.Access().Equal(r.Access) {
 		t.disconnect(conn, onUnreachable, reason, t.explainOutage(message, now))
 		return
 	}
@@ -73,7 +73,7 @@ func (t *target) checkGrace(now time.Time) {
 	if h == nil {
 		return
 	}
-	if !h.connection.Access().Equal(t.loop.registration.access) || !t.loop.removedAt.IsZero() || !now.Before(t.graceEnds(now)) {
+	if !h.connection.Access().Equal(t.loop.registration.Access) || !t.loop.removedAt.IsZero() || !now.Before(t.graceEnds(now)) {
 		t.endGrace()
 	}
 }

@@ -286,12 +286,7 @@ func (h *hub) registerIn(namespace, name string, kubeconfig []byte) ClusterKey {
 	h.t.Helper()
 	key := ClusterKey{Namespace: namespace, Name: name}
 	h.secrets.set(registrationSecret(key, kubeconfig))
-	h.Eventually(func() bool {
-		h.cache.registry.mu.Lock()
-		defer h.cache.registry.mu.Unlock()
-		e := h.cache.registry.entries[key]
-		return !e.admitted || e.done == e.version
-	}).Should(BeTrue())
+	h.Eventually(func() bool { return h.cache.registry.Settled(key) }).Should(BeTrue())
 	return key
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/connection"
+	"github.com/trellis-hub/trellis/clustercache/internal/registration"
 	"github.com/trellis-hub/trellis/clustercache/internal/subscription"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
@@ -20,11 +21,11 @@ const (
 	modeReplace = "generation" // a new connection is built beside the one that serves
 )
 
-func modeOf(conn *connection.Connection, r *registration) string {
+func modeOf(conn *connection.Connection, r *registration.Registration) string {
 	switch {
 	case conn == nil:
 		return modeConnect
-	case conn.Access().EqualButToken(r.access):
+	case conn.Access().EqualButToken(r.Access):
 		return modeToken
 	}
 	return modeReplace
@@ -54,15 +55,15 @@ func (t *target) startAttempt(conn *connection.Connection) {
 		}
 		switch a.mode {
 		case modeConnect:
-			result.next, result.err = t.dialer.Dial(ctx, number, r.access, verify, nil)
+			result.next, result.err = t.dialer.Dial(ctx, number, r.Access, verify, nil)
 		case modeResume:
 			result.resumes = lost.connection
 			result.version, result.err = t.dialer.Reconnect(ctx, lost.connection, verify)
 		case modeToken:
-			result.err = t.dialer.TryToken(ctx, conn, r.access, verify)
+			result.err = t.dialer.TryToken(ctx, conn, r.Access, verify)
 		default:
 			result.next, result.replacement, result.err = t.replace(ctx, conn, func() (*connection.Connection, error) {
-				return t.dialer.Dial(ctx, number, r.access, verify, conn)
+				return t.dialer.Dial(ctx, number, r.Access, verify, conn)
 			})
 		}
 		t.attempts <- result // buffered for the only attempt under way
@@ -71,7 +72,7 @@ func (t *target) startAttempt(conn *connection.Connection) {
 }
 
 // verifyIdentity tells whether a cluster with a UID is the right one.
-func (t *target) verifyIdentity(ctx context.Context, uid types.UID, r *registration) error {
+func (t *target) verifyIdentity(ctx context.Context, uid types.UID, r *registration.Registration) error {
 	if t.cache.options.VerifyIdentity == nil {
 		if known := t.snapshot().UID; known != "" && known != uid {
 			return connection.Failed(ReasonIdentityChanged,
@@ -79,7 +80,7 @@ func (t *target) verifyIdentity(ctx context.Context, uid types.UID, r *registrat
 		}
 		return nil
 	}
-	err := t.cache.options.VerifyIdentity(ctx, t.key, uid, r.annotations)
+	err := t.cache.options.VerifyIdentity(ctx, t.key, uid, r.Annotations)
 	switch {
 	case err == nil:
 		return nil
@@ -148,7 +149,7 @@ func (t *target) attempted(result attemptResult) {
 	if result.err == nil && result.next == nil && conn == nil {
 		result.err = connection.Failed(ReasonUnreachable, "the connection was lost while its token was changed")
 	}
-	if !a.registration.access.Equal(t.loop.registration.access) {
+	if !a.registration.Access.Equal(t.loop.registration.Access) {
 		if result.next != nil {
 			result.next.Stop(ErrConnectionReplaced)
 		}
@@ -171,8 +172,8 @@ func (t *target) attempted(result attemptResult) {
 }
 
 // installToken lets the connection that serves go on with another token.
-func (t *target) installToken(conn *connection.Connection, r *registration) {
-	conn.SetToken(r.access)
+func (t *target) installToken(conn *connection.Connection, r *registration.Registration) {
+	conn.SetToken(r.Access)
 	t.loop.probes.failures, t.loop.probes.next = 0, t.clock.Now() // what probes found with the old token says nothing
 	t.update(func(s *Status) { s.inUse(t.loop.registration) }, EventRotated)
 }
@@ -230,7 +231,7 @@ func (t *target) retire(conn *connection.Connection) {
 
 // attemptFailed says why there is no new connection, and when it is tried again.
 func (t *target) attemptFailed(conn *connection.Connection, err error) {
-	reason, message, details := connection.Explain(err, t.loop.registration.access)
+	reason, message, details := connection.Explain(err, t.loop.registration.Access)
 	t.reasons.log(t.log, t.clock.Now(), details)
 	if reason == ReasonIdentityChanged {
 		t.refuseIdentity(conn, message)
@@ -293,7 +294,7 @@ func (t *target) drop(conn *connection.Connection, e stateEvent, reason, message
 // disconnect ends the connection, if there is one, and says why. If the registration has had a fault while the
 // connection went on, that is why there will be no other.
 func (t *target) disconnect(conn *connection.Connection, e stateEvent, reason, message string) {
-	if fault := t.loop.registration.fault; fault != nil && t.loop.removedAt.IsZero() {
+	if fault := t.loop.registration.Fault; fault != nil && t.loop.removedAt.IsZero() {
 		e, reason, message = onRefused, string(fault.Reason), fault.Message
 	}
 	event := EventProbed
@@ -308,6 +309,6 @@ func (t *target) disconnect(conn *connection.Connection, e stateEvent, reason, m
 		t.transition(s, e)
 		s.Reason, s.Message, s.NextAttempt = reason, message, time.Time{}
 		s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
-		s.SecretResourceVersion = t.loop.registration.resourceVersion
+		s.SecretResourceVersion = t.loop.registration.ResourceVersion
 	}, event)
 }

@@ -50,9 +50,9 @@ func (t *target) awake() {
 		case s.State == StateDraining:
 			t.transition(s, onAwakened)
 			s.drains()
-		case r != nil && r.fault != nil:
+		case r != nil && r.Fault != nil:
 			t.transition(s, onRefused)
-			s.Reason, s.Message = string(r.fault.Reason), r.fault.Message
+			s.Reason, s.Message = string(r.Fault.Reason), r.Fault.Message
 		default:
 			t.transition(s, onAwakened)
 			s.Reason, s.Message = "", ""

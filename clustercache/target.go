@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/connection"
+	"github.com/trellis-hub/trellis/clustercache/internal/registration"
 	"github.com/trellis-hub/trellis/clustercache/internal/seats"
 	"github.com/trellis-hub/trellis/clustercache/internal/subscription"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
@@ -73,14 +74,14 @@ type target struct {
 
 // inbox is what others send to the loop.
 type inbox struct {
-	registration *registration // the newest, or nil
-	removed      bool          // the registration is gone
+	registration *registration.Registration // the newest, or nil
+	removed      bool                       // the registration is gone
 	recheck      bool
 }
 
 // loopState is only touched by the loop.
 type loopState struct {
-	registration    *registration
+	registration    *registration.Registration
 	removedAt       time.Time       // zero while the registration exists
 	identityRefused bool            // nothing is tried until someone decides
 	asleep          bool            // it is meant to be away
@@ -119,7 +120,7 @@ type historyState struct {
 
 // attempt is a connection attempt, or a rotation, under way.
 type attempt struct {
-	registration *registration
+	registration *registration.Registration
 	mode         string
 	cancel       context.CancelFunc
 	// outdated is true if there was a reason to try again since it began. Its failure says nothing then: the identity that
@@ -138,7 +139,7 @@ type attemptResult struct {
 	version string
 }
 
-func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *target {
+func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration.Registration) *target {
 	now := c.options.Clock.Now()
 	t := &target{
 		key:       key,
@@ -191,10 +192,10 @@ func (t *target) connectionOptions() connection.Options {
 }
 
 // describe takes what Status shows of the Secret, but for its version.
-func (s *Status) describe(r *registration) {
-	s.SecretName, s.Labels, s.Annotations = r.secretName, r.labels, r.annotations
+func (s *Status) describe(r *registration.Registration) {
+	s.SecretName, s.Labels, s.Annotations = r.SecretName, r.Labels, r.Annotations
 	if s.UID == "" {
-		s.Server = ServerID(r.access.ServerID())
+		s.Server = ServerID(r.Access.ServerID())
 	}
 }
 
@@ -363,21 +364,21 @@ func (t *target) readInbox() {
 }
 
 // take replaces the registration.
-func (t *target) take(r *registration) {
+func (t *target) take(r *registration.Registration) {
 	before, returned := t.loop.registration, !t.loop.removedAt.IsZero()
 	t.loop.registration, t.loop.removedAt = r, time.Time{}
-	if before != nil && before.same(r) && !returned {
+	if before != nil && before.Same(r) && !returned {
 		return
 	}
 	events := []EventType{EventProbed}
-	if before == nil || returned || !maps.Equal(before.labels, r.labels) ||
-		!maps.Equal(before.annotations, r.annotations) {
+	if before == nil || returned || !maps.Equal(before.Labels, r.Labels) ||
+		!maps.Equal(before.Annotations, r.Annotations) {
 		events = []EventType{EventRegistered}
 	}
 	t.loop.identityRefused = false
 	t.retryNow()
 	t.outdateAttempt()
-	if t.loop.attempts.underWay != nil && !t.loop.attempts.underWay.registration.access.Equal(r.access) {
+	if t.loop.attempts.underWay != nil && !t.loop.attempts.underWay.registration.Access.Equal(r.Access) {
 		t.loop.attempts.underWay.cancel()
 	}
 	t.update(func(s *Status) {
@@ -387,26 +388,26 @@ func (t *target) take(r *registration) {
 			t.transition(s, onRegistered)
 			t.transition(s, onHibernated)
 			s.Reason, s.Message = ReasonHibernated, messageHibernated
-			s.SecretResourceVersion = r.resourceVersion
-		case t.gen == nil && r.fault != nil:
+			s.SecretResourceVersion = r.ResourceVersion
+		case t.gen == nil && r.Fault != nil:
 			t.transition(s, onInvalid)
-			s.Reason, s.Message = string(r.fault.Reason), r.fault.Message
-			s.SecretResourceVersion, s.NextAttempt = r.resourceVersion, time.Time{}
+			s.Reason, s.Message = string(r.Fault.Reason), r.Fault.Message
+			s.SecretResourceVersion, s.NextAttempt = r.ResourceVersion, time.Time{}
 		case t.gen == nil:
 			if t.transition(s, onRegistered) == StateConnecting {
 				s.Reason, s.Message = "", ""
 			}
-			s.SecretResourceVersion = r.resourceVersion
-		case r.fault != nil:
+			s.SecretResourceVersion = r.ResourceVersion
+		case r.Fault != nil:
 			t.retain(s)
-			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, string(r.fault.Reason),
-				r.fault.Message
-		case t.gen.Access().Equal(r.access):
+			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.ResourceVersion, string(r.Fault.Reason),
+				r.Fault.Message
+		case t.gen.Access().Equal(r.Access):
 			t.retain(s)
 			s.inUse(r)
 		default:
 			t.retain(s)
-			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, "", ""
+			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.ResourceVersion, "", ""
 		}
 	}, events...)
 }
@@ -425,9 +426,9 @@ func (t *target) establish(s *Status) {
 }
 
 // inUse notes that the content of a registration is what the connection uses.
-func (s *Status) inUse(r *registration) {
-	s.SecretResourceVersion = r.resourceVersion
-	s.CredentialIssued, s.CredentialExpiry = r.access.Validity()
+func (s *Status) inUse(r *registration.Registration) {
+	s.SecretResourceVersion = r.ResourceVersion
+	s.CredentialIssued, s.CredentialExpiry = r.Access.Validity()
 	s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
 }
 
@@ -496,10 +497,10 @@ func (t *target) proceed() {
 // wantsAttempt tells whether the connection is not what the registration asks for.
 func (t *target) wantsAttempt(conn *connection.Connection) bool {
 	r := t.loop.registration
-	if r == nil || r.access.Empty() || t.loop.identityRefused || t.loop.asleep {
+	if r == nil || r.Access.Empty() || t.loop.identityRefused || t.loop.asleep {
 		return false
 	}
-	return conn == nil || t.loop.removedAt.IsZero() && !conn.Access().Equal(r.access)
+	return conn == nil || t.loop.removedAt.IsZero() && !conn.Access().Equal(r.Access)
 }
 
 // pause returns the time until something is due.
