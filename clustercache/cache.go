@@ -196,6 +196,15 @@ func (c *Cache) register(key ClusterKey, r *registration.Registration) {
 	c.running.Go(t.run)
 }
 
+// transitionRefused takes note of a fault of this package: an event that must not happen in a state.
+func (c *Cache) transitionRefused(t *target, from State, e stateEvent) {
+	c.metrics.refusedTransitions.Inc()
+	t.log.Error(nil, "The state of the target does not allow an event; it stays as it is", "state", from, "event", e.String())
+	if refused := c.options.transitionRefused; refused != nil {
+		refused(from, e)
+	}
+}
+
 func (c *Cache) unregister(key ClusterKey) {
 	if t := c.target(key); t != nil {
 		t.send(func(in *inbox) { in.registration, in.removed = nil, true })

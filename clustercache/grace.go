@@ -30,9 +30,9 @@ func (t *target) lose(conn *connection.Connection, reason, message string) {
 	t.loop.lost = &lostConnection{connection: conn, since: now}
 	t.setConnection(nil)
 	conn.Suspend(ErrClusterNotConnected)
-	t.update(func(s *Status) {
-		t.transition(s, onUnreachable)
-		s.Reason, s.Message, s.Held = reason, t.explainOutage(message, now), true
+	t.update(func(s *draft) {
+		s.transitionTo(onUnreachable, reason, t.explainOutage(message, now))
+		s.Held = true
 	}, EventDisconnected)
 }
 
@@ -47,7 +47,7 @@ func (t *target) explainOutage(message string, now time.Time) string {
 // endGrace ends a connection that is held, and tells everybody that it is over.
 func (t *target) endGrace() {
 	if t.closeLost() {
-		t.update(func(s *Status) { s.Held = false }, EventDisconnected)
+		t.update(func(s *draft) { s.Held = false }, EventDisconnected)
 	}
 }
 
@@ -107,8 +107,8 @@ func (t *target) resume(conn *connection.Connection, version string) {
 	conn.Resume()
 	t.watches.Bind(conn.Watching())
 	t.cache.availability.Connected(t.key, now)
-	t.update(func(s *Status) {
-		t.establish(s)
+	t.update(func(s *draft) {
+		s.establish()
 		s.Held = false
 		s.KubernetesVersion, s.NextAttempt = version, time.Time{}
 		s.inUse(t.loop.registration)

@@ -184,6 +184,9 @@ func quick(options Options) Options {
 	setDefault(&options.Dial.RetryMax, time.Second)
 	setDefault(&options.Dial.RefusedRetryMax, time.Second)
 	setDefault(&options.Watch.SyncTimeout, 5*time.Second)
+	options.transitionRefused = func(from State, e stateEvent) {
+		panic(fmt.Sprintf("%s must not happen in state %s", e, from))
+	}
 	return options
 }
 

@@ -56,5 +56,5 @@ func (t *target) rewind(conn *connection.Connection, now time.Time) {
 	}
 	conn.Mapper().Reset()
 	t.watches.Rewind(conn.Watching())
-	t.update(func(s *Status) { s.Rewinds++ }, EventRewound)
+	t.update(func(s *draft) { s.Rewinds++ }, EventRewound)
 }

@@ -90,6 +90,9 @@ var (
 	metricRewinds = MetricDefinitions.Counter(
 		"trellis_clustercache_rewinds_total",
 		"How often a target was found to have gone back in time, as when its etcd is restored from a backup.")
+	metricRefusedTransitions = MetricDefinitions.Counter(
+		"trellis_clustercache_refused_transitions_total",
+		"Events that the state of a target did not allow. Each is a fault of the hub.")
 	metricEvents = MetricDefinitions.Counter(
 		"trellis_clustercache_watch_events_total",
 		"Objects that watches have brought, those of their initial lists included.")
@@ -105,12 +108,12 @@ var (
 type fleet struct {
 	connects, disconnects, rotations, probes *prometheus.CounterVec
 
-	silent, broken, rewinds prometheus.Counter
-	probeTime               prometheus.Observer
-	targetProbeTime         *prometheus.HistogramVec // nil if it is switched off
-	traffic                 transport.Total
-	watchEvents             atomic.Uint64
-	histograms              []prometheus.Collector
+	silent, broken, rewinds, refusedTransitions prometheus.Counter
+	probeTime                                   prometheus.Observer
+	targetProbeTime                             *prometheus.HistogramVec // nil if it is switched off
+	traffic                                     transport.Total
+	watchEvents                                 atomic.Uint64
+	histograms                                  []prometheus.Collector
 }
 
 func newFleet(targetHistograms bool) *fleet {
@@ -119,7 +122,8 @@ func newFleet(targetHistograms bool) *fleet {
 		connects: metricConnects.CounterVec(), disconnects: metricDisconns.CounterVec(),
 		rotations: metricRotations.CounterVec(), probes: metricProbes.CounterVec(),
 		silent: metricSilent.Counter(), broken: metricBreaks.Counter(), rewinds: metricRewinds.Counter(),
-		probeTime: probeTime, histograms: []prometheus.Collector{probeTime, callTime},
+		refusedTransitions: metricRefusedTransitions.Counter(),
+		probeTime:          probeTime, histograms: []prometheus.Collector{probeTime, callTime},
 	}
 	byVerb := make([]prometheus.Observer, len(transport.Verbs()))
 	for _, v := range transport.Verbs() {
@@ -171,7 +175,7 @@ func outcome(err error) string {
 
 func (f *fleet) register(registerer prometheus.Registerer, c *Cache) error {
 	for _, collector := range append(f.histograms, f.connects, f.disconnects, f.rotations, f.probes, f.silent, f.broken,
-		f.rewinds, newCollector(c)) {
+		f.rewinds, f.refusedTransitions, newCollector(c)) {
 		if err := registerer.Register(collector); err != nil {
 			return err
 		}

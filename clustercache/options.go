@@ -66,6 +66,9 @@ type Options struct {
 	// read reads a registration Secret. Default registration.Read.
 	read func(*corev1.Secret, kubeconfig.Policy) *registration.Registration
 
+	// transitionRefused is called for events that must not happen in a state. Tests fail then. Nil: nothing is.
+	transitionRefused func(from State, e stateEvent)
+
 	// VerifyIdentity is called with the UID of the kube-system namespace, after it was read and before anything else is
 	// sent to the target. An error refuses the target with ReasonIdentityChanged and the error's message, until the
 	// Secret changes or Recheck is called. Nil: the first UID that was seen is the right one.

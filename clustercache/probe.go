@@ -98,7 +98,7 @@ func (t *target) probeSucceeded(now time.Time, result connection.ProbeResult) {
 	if recovered || result.Version != "" && result.Version != t.snapshot().KubernetesVersion {
 		events = []EventType{EventProbed}
 	}
-	t.update(func(s *Status) {
+	t.update(func(s *draft) {
 		s.RoundTrip = result.Took
 		if result.Version != "" {
 			s.KubernetesVersion = result.Version
@@ -145,7 +145,7 @@ func (t *target) probeFailed(now time.Time, conn *connection.Connection, err err
 	}
 	t.loop.attempts.backoff = 0
 	t.loop.attempts.next = now.Add(jitter(retryMin))
-	t.update(func(s *Status) { s.NextAttempt = t.loop.attempts.next })
+	t.update(func(s *draft) { s.NextAttempt = t.loop.attempts.next })
 }
 
 // renews tells whether another token is being tried that would go on with the connection.

@@ -138,7 +138,7 @@ func (t *target) attempted(result attemptResult) {
 			t.retryWithin(t.cache.options.Dial.RetryMax)
 		}
 		if conn == nil {
-			t.update(func(s *Status) { s.NextAttempt = t.loop.attempts.next })
+			t.update(func(s *draft) { s.NextAttempt = t.loop.attempts.next })
 		}
 		return
 	}
@@ -175,7 +175,7 @@ func (t *target) attempted(result attemptResult) {
 func (t *target) installToken(conn *connection.Connection, r *registration.Registration) {
 	conn.SetToken(r.Access)
 	t.loop.probes.failures, t.loop.probes.next = 0, t.clock.Now() // what probes found with the old token says nothing
-	t.update(func(s *Status) { s.inUse(t.loop.registration) }, EventRotated)
+	t.update(func(s *draft) { s.inUse(t.loop.registration) }, EventRotated)
 }
 
 // install lets a connection serve.
@@ -206,8 +206,8 @@ func (t *target) install(next *connection.Connection, replacement *subscription.
 		replacement.Promote()
 	}
 	t.watches.Bind(next.Watching())
-	t.update(func(s *Status) {
-		t.establish(s)
+	t.update(func(s *draft) {
+		s.establish()
 		s.KubernetesVersion, s.NextAttempt = peer.Version, time.Time{}
 		s.inUse(t.loop.registration)
 	}, event)
@@ -261,14 +261,13 @@ func (t *target) attemptFailed(conn *connection.Connection, err error) {
 	if conn == nil && !shown || conn != nil && !pending {
 		events = []EventType{EventProbed}
 	}
-	t.update(func(s *Status) {
+	t.update(func(s *draft) {
 		if conn != nil {
 			s.PendingReason, s.PendingMessage = reason, message
 			return
 		}
 		s.NextAttempt = t.loop.attempts.next
-		t.transition(s, onUnreachable)
-		s.Reason, s.Message = reason, message
+		s.transitionTo(onUnreachable, reason, message)
 	}, events...)
 }
 
@@ -304,10 +303,10 @@ func (t *target) disconnect(conn *connection.Connection, e stateEvent, reason, m
 		conn.Stop(ErrClusterNotConnected)
 	}
 	t.closeLost()
-	t.update(func(s *Status) {
+	t.update(func(s *draft) {
 		s.Held = false
-		t.transition(s, e)
-		s.Reason, s.Message, s.NextAttempt = reason, message, time.Time{}
+		s.transitionTo(e, reason, message)
+		s.NextAttempt = time.Time{}
 		s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
 		s.SecretResourceVersion = t.loop.registration.ResourceVersion
 	}, event)

@@ -34,9 +34,8 @@ func (t *target) sleep() {
 	t.mu.Lock()
 	t.health.ConsecutiveFailures = 0
 	t.mu.Unlock()
-	t.update(func(s *Status) {
-		t.transition(s, onHibernated)
-		s.Reason, s.Message = ReasonHibernated, messageHibernated
+	t.update(func(s *draft) {
+		s.transitionTo(onHibernated, ReasonHibernated, messageHibernated)
 		s.Held, s.NextAttempt = false, time.Time{}
 	}, event)
 }
@@ -44,18 +43,15 @@ func (t *target) sleep() {
 // awake has the target dialled at once.
 func (t *target) awake() {
 	t.retryNow()
-	t.update(func(s *Status) {
-		r := t.loop.registration
+	r := t.loop.registration
+	t.update(func(s *draft) {
 		switch {
 		case s.State == StateDraining:
-			t.transition(s, onAwakened)
-			s.drains()
+			s.transitionTo(onAwakened, ReasonRegistrationGone, messageDraining)
 		case r != nil && r.Fault != nil:
-			t.transition(s, onRefused)
-			s.Reason, s.Message = string(r.Fault.Reason), r.Fault.Message
+			s.transitionTo(onRefused, string(r.Fault.Reason), r.Fault.Message)
 		default:
-			t.transition(s, onAwakened)
-			s.Reason, s.Message = "", ""
+			s.transitionTo(onAwakened, "", "")
 		}
 	}, EventProbed)
 }

@@ -233,7 +233,7 @@ func (t *target) unanswered(details string) { t.reasons.log(t.log, t.clock.Now()
 // quotaChanged takes note that the quota refuses what a watch brings, or does not any more.
 func (t *target) quotaChanged() {
 	if t.ctx.Err() == nil {
-		t.update(func(s *Status) { s.Overfull = t.quota.Refused() }, EventProbed)
+		t.update(func(s *draft) { s.Overfull = t.quota.Refused() }, EventProbed)
 	}
 }
 
@@ -256,16 +256,20 @@ func (t *target) setConnection(conn *connection.Connection) {
 }
 
 // update changes the status and announces it.
-func (t *target) update(change func(*Status), events ...EventType) {
+func (t *target) update(change func(*draft), events ...EventType) {
 	t.mu.Lock()
 	before := t.status.State
-	change(&t.status)
+	d := &draft{Status: &t.status}
+	change(d)
 	now := t.status
 	if now.State != before {
 		t.status.Since = t.clock.Now()
 		t.count(before)
 	}
 	t.mu.Unlock()
+	for _, e := range d.refused {
+		t.cache.transitionRefused(t, now.State, e)
+	}
 	if now.State != before {
 		t.reasons.again()
 		t.log.Info("Target changes state", "state", now.State, "reason", now.Reason, "message", now.Message)
@@ -381,48 +385,32 @@ func (t *target) take(r *registration.Registration) {
 	if t.loop.attempts.underWay != nil && !t.loop.attempts.underWay.registration.Access.Equal(r.Access) {
 		t.loop.attempts.underWay.cancel()
 	}
-	t.update(func(s *Status) {
+	conn := t.current()
+	t.update(func(s *draft) {
 		s.describe(r)
 		switch {
 		case t.loop.asleep:
-			t.transition(s, onRegistered)
-			t.transition(s, onHibernated)
-			s.Reason, s.Message = ReasonHibernated, messageHibernated
+			s.register()
+			s.transitionTo(onHibernated, ReasonHibernated, messageHibernated)
 			s.SecretResourceVersion = r.ResourceVersion
-		case t.gen == nil && r.Fault != nil:
-			t.transition(s, onInvalid)
-			s.Reason, s.Message = string(r.Fault.Reason), r.Fault.Message
+		case conn == nil && r.Fault != nil:
+			s.transitionTo(onInvalid, string(r.Fault.Reason), r.Fault.Message)
 			s.SecretResourceVersion, s.NextAttempt = r.ResourceVersion, time.Time{}
-		case t.gen == nil:
-			if t.transition(s, onRegistered) == StateConnecting {
-				s.Reason, s.Message = "", ""
-			}
+		case conn == nil:
+			s.register()
 			s.SecretResourceVersion = r.ResourceVersion
 		case r.Fault != nil:
-			t.retain(s)
+			s.transitionTo(onRetained, ReasonConnected, "")
 			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.ResourceVersion, string(r.Fault.Reason),
 				r.Fault.Message
-		case t.gen.Access().Equal(r.Access):
-			t.retain(s)
+		case conn.Access().Equal(r.Access):
+			s.transitionTo(onRetained, ReasonConnected, "")
 			s.inUse(r)
 		default:
-			t.retain(s)
+			s.transitionTo(onRetained, ReasonConnected, "")
 			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.ResourceVersion, "", ""
 		}
 	}, events...)
-}
-
-// retain notes that the connection serves a registration, maybe again.
-func (t *target) retain(s *Status) {
-	t.transition(s, onRetained)
-	s.Reason, s.Message = ReasonConnected, ""
-}
-
-// establish notes that there is a connection.
-func (t *target) establish(s *Status) {
-	if t.transition(s, onEstablished) == StateConnected {
-		s.Reason, s.Message = ReasonConnected, ""
-	}
 }
 
 // inUse notes that the content of a registration is what the connection uses.
@@ -452,18 +440,11 @@ func (t *target) drained() bool {
 		return true
 	}
 	if t.snapshot().State != StateDraining {
-		t.update(func(s *Status) {
-			t.transition(s, onUnregistered)
-			s.drains()
+		t.update(func(s *draft) {
+			s.transitionTo(onUnregistered, ReasonRegistrationGone, messageDraining)
 		}, EventDraining)
 	}
 	return false
-}
-
-// drains says why a target is draining.
-func (s *Status) drains() {
-	s.Reason = ReasonRegistrationGone
-	s.Message = "the registration is gone; the connection serves those who clean up"
 }
 
 // proceed starts what is due. It compares what is with what should be, and does not care what led there.
