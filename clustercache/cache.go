@@ -24,6 +24,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/registration"
 	"github.com/trellis-hub/trellis/clustercache/internal/seats"
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
+	"github.com/trellis-hub/trellis/clustercache/internal/telemetry"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
@@ -50,7 +51,7 @@ type Cache struct {
 
 	registry *registration.Registry
 	hub      *stream.Hub[ClusterKey, EventType]
-	metrics  *fleet
+	metrics  *telemetry.Fleet
 	handling handling
 
 	mu      sync.RWMutex // never held over a call
@@ -96,7 +97,7 @@ func New(options Options) (*Cache, error) {
 		firstDials:      connection.NewPacer(options.Dial.ConnectRate, options.Clock),
 		answers:         answers.NewBudget(),
 		hub:             stream.NewHub[ClusterKey](EventGone),
-		metrics:         newFleet(options.TargetHistograms),
+		metrics:         telemetry.New(options.TargetHistograms),
 		targets:         map[ClusterKey]*target{},
 		refused:         map[string]map[string]*refused{},
 		synced:          make(chan struct{}),
@@ -114,7 +115,7 @@ func New(options Options) (*Cache, error) {
 		Clock: options.Clock, Logger: options.Logger,
 	})
 	if options.Registerer != nil {
-		if err := c.metrics.register(options.Registerer, c); err != nil {
+		if err := c.metrics.Register(options.Registerer, c.measure); err != nil {
 			return nil, fmt.Errorf("clustercache: cannot register metrics: %w", err)
 		}
 	}
@@ -198,7 +199,7 @@ func (c *Cache) register(key ClusterKey, r *registration.Registration) {
 
 // transitionRefused takes note of a fault of this package: an event that must not happen in a state.
 func (c *Cache) transitionRefused(t *target, from State, e stateEvent) {
-	c.metrics.refusedTransitions.Inc()
+	c.metrics.RefusedTransitions.Inc()
 	t.log.Error(nil, "The state of the target does not allow an event; it stays as it is", "state", from, "event", e.String())
 	if refused := c.options.transitionRefused; refused != nil {
 		refused(from, e)
@@ -222,7 +223,7 @@ func (c *Cache) forget(t *target) bool {
 		return false
 	}
 	delete(c.targets, t.key)
-	c.metrics.forget(t.key)
+	c.metrics.Forget(t.key)
 	if delete(c.byNamespace[t.key.Namespace], t); len(c.byNamespace[t.key.Namespace]) == 0 {
 		delete(c.byNamespace, t.key.Namespace)
 		delete(c.pools, t.key.Namespace)

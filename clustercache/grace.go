@@ -85,10 +85,10 @@ func (t *target) resumed(result attemptResult) {
 		t.endGrace()
 		t.retryNow()
 	case result.err != nil:
-		t.cache.metrics.attempted(modeResume, result.err)
+		t.cache.metrics.Connected(result.err)
 		t.attemptFailed(nil, result.err)
 	default:
-		t.cache.metrics.attempted(modeResume, nil)
+		t.cache.metrics.Connected(nil)
 		t.resume(result.resumes, result.version)
 	}
 }

@@ -47,7 +47,7 @@ func (t *target) mayRewind(now time.Time) bool {
 // with those of this one, and a watch that goes on from one shows what never was.
 func (t *target) rewind(conn *connection.Connection, now time.Time) {
 	t.loop.history.rewound, t.loop.history.rewoundAt = false, now
-	t.cache.metrics.rewinds.Inc()
+	t.cache.metrics.Rewinds.Inc()
 	t.log.Info("The target went back in time, as when its etcd is restored from a backup; all of it is looked at anew")
 	if a := t.loop.attempts.underWay; a != nil && a.mode == modeReplace { // its watches have listed what was
 		a.outdated = true

@@ -52,11 +52,7 @@ func (t *target) probed(result connection.ProbeResult) {
 		t.mu.Unlock()
 		return
 	}
-	t.cache.metrics.probed(result.Err)
-	t.cache.metrics.probeTime.Observe(result.Took.Seconds())
-	if t.probeTime != nil {
-		t.probeTime.Observe(result.Took.Seconds())
-	}
+	t.cache.metrics.Probed(t.key, result.Took, result.Err)
 	if result.Err == nil && result.UID != "" && result.UID != conn.Peer().UID {
 		t.drop(conn, onUnreachable, ReasonProbeFailed, "the address leads to another cluster now; its identity is verified")
 		t.retryNow()
@@ -109,7 +105,7 @@ func (t *target) probeSucceeded(now time.Time, result connection.ProbeResult) {
 // mendWatches has watches opened again that are silent though the target answers.
 func (t *target) mendWatches(now time.Time) {
 	t.watches.MendSilent(now, func(name string) {
-		t.cache.metrics.silent.Inc()
+		t.cache.metrics.Silent.Inc()
 		t.log.V(1).Info("A watch is silent; it is opened again", "watch", name)
 	})
 }

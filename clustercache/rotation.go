@@ -155,7 +155,11 @@ func (t *target) attempted(result attemptResult) {
 		}
 		return // it was for a registration that is outdated
 	}
-	t.cache.metrics.attempted(a.mode, result.err)
+	if a.mode == modeConnect {
+		t.cache.metrics.Connected(result.err)
+	} else {
+		t.cache.metrics.Rotated(a.mode, result.err)
+	}
 	if result.err != nil && a.outdated {
 		return // the next one is due at once
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/connection"
@@ -47,10 +46,9 @@ type target struct {
 	rotations *seats.Flow     // the share of the target in the seats for rotations
 	quota     *watching.Quota // bounds what its watches keep
 
-	meter     *transport.Meter
-	connects  atomic.Uint64       // how often it came to be connected
-	probeTime prometheus.Observer // nil if there is no histogram of each target
-	reasons   reasonLog
+	meter    *transport.Meter
+	connects atomic.Uint64 // how often it came to be connected
+	reasons  reasonLog
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -145,7 +143,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration.Re
 		key:       key,
 		cache:     c,
 		log:       c.options.Logger.WithValues("target", metrics.TargetName(key)),
-		meter:     transport.NewMeter(&c.metrics.traffic),
+		meter:     transport.NewMeter(&c.metrics.Traffic),
 		clock:     c.options.Clock,
 		rotations: c.rotations.Flow(key),
 		wake:      make(chan struct{}, 1),
@@ -157,7 +155,6 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration.Re
 	t.quota = watching.NewQuota(c.options.maxKept(key), c.pools[key.Namespace], t.quotaChanged)
 	t.status.describe(r)
 	t.throttle.Store(c.options.throttle(key, t.broke))
-	t.probeTime = c.metrics.probeTimeOf(key)
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	t.watches = subscription.NewSet(t.ctx, &t.work, t.poke)
 	t.dialer = connection.NewDialer(t.ctx, t.connectionOptions())
@@ -178,7 +175,7 @@ func (t *target) connectionOptions() connection.Options {
 		Watching: func() *watching.Connection {
 			return &watching.Connection{
 				Fenced: o.Fenced, Clock: o.Clock, Logger: t.log, SyncTimeout: o.Watch.SyncTimeout,
-				SilenceTimeout: o.Watch.SilenceTimeout, Events: &c.metrics.watchEvents, Lists: lists, Budget: budget,
+				SilenceTimeout: o.Watch.SilenceTimeout, Events: &c.metrics.WatchEvents, Lists: lists, Budget: budget,
 			}
 		},
 		Addresses: o.Dial.Addresses, Dials: c.dials, Probes: c.probes, Identifications: c.identifications.Flow(t.key),
@@ -223,7 +220,7 @@ func (t *target) suspect() {
 
 // broke takes note that the target answers no calls, so that none are made for a while.
 func (t *target) broke() {
-	t.cache.metrics.broken.Inc()
+	t.cache.metrics.Broken.Inc()
 	t.log.Info("The target does not answer calls; none are made for a while")
 }
 
@@ -282,7 +279,7 @@ func (t *target) count(before State) {
 	if t.status.State == StateConnected {
 		t.connects.Add(1)
 	} else if before == StateConnected {
-		t.cache.metrics.disconnects.WithLabelValues(t.status.Reason).Inc()
+		t.cache.metrics.Disconnected(t.status.Reason)
 	}
 }
 
