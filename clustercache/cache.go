@@ -30,7 +30,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 )
 
-// How long the second step of connecting, a list, and the lists of a rotation may hold a place.
+// How long the second step of connecting, a list, and the lists of a rotation may keep a seat.
 const (
 	identificationHold = 2 * time.Second
 	listHold           = 2 * time.Second
@@ -59,7 +59,7 @@ type Cache struct {
 	stopped bool // no target may be added any more
 	targets map[ClusterKey]*target
 	refused map[string]map[string]*refused // by namespace and name: registrations beyond the quota
-	// byNamespace holds the targets of each namespace: who asks for those of one must not walk a fleet.
+	// byNamespace holds the targets of each namespace: a request for those of one must not walk the fleet.
 	byNamespace map[string]map[*target]struct{}
 	// pools bound what the targets of a namespace keep together, for namespaces that have targets.
 	pools map[string]*watching.Pool
@@ -200,7 +200,8 @@ func (c *Cache) register(key ClusterKey, r *registration.Registration) {
 // transitionRefused takes note of a fault of this package: an event that must not happen in a state.
 func (c *Cache) transitionRefused(t *target, from State, e stateEvent) {
 	c.metrics.RefusedTransitions.Inc()
-	t.log.Error(nil, "The state of the target does not allow an event; it stays as it is", "state", from, "event", e.String())
+	t.log.Error(nil, "The state of the target does not allow an event; it stays as it is", "state", from,
+		"event", e.String())
 	if refused := c.options.transitionRefused; refused != nil {
 		refused(from, e)
 	}

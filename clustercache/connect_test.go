@@ -157,7 +157,7 @@ func forward(listener net.Listener, to string) {
 	}
 }
 
-func TestHangingServerHoldsUpNobody(t *testing.T) {
+func TestHangingServerDelaysNoOtherTarget(t *testing.T) {
 	h := start(t, Options{Dial: DialOptions{ConnectParallel: 1}})
 	hanging := newAPIServer(t, newStore("uid-hanging"))
 	hanging.setFault(hanging.hangAll)

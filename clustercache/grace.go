@@ -10,8 +10,8 @@ import (
 // ownNetwork is said of targets that were lost together with many others.
 const ownNetwork = "; many targets were lost together, so it may be the hub's own network"
 
-// lostConnection is one that was lost a moment ago. Its sockets are closed, calls fail and its watches wait at its
-// gate. If the target answers again before long, all go on where they were, without new lists.
+// lostConnection is one that was lost a moment ago. It is suspended: its sockets are closed, calls fail and its watches
+// wait. If the target answers again before long, all go on where they were, without new lists.
 type lostConnection struct {
 	connection *connection.Connection
 	since      time.Time
@@ -23,7 +23,8 @@ func (t *target) lose(conn *connection.Connection, reason, message string) {
 	now := t.clock.Now()
 	t.cache.availability.Lost(t.key, now)
 	r := t.loop.registration
-	if t.cache.options.Grace.Disconnect < 0 || r.Fault != nil || !t.loop.removedAt.IsZero() || !conn.Access().Equal(r.Access) {
+	unwanted := r.Fault != nil || !t.loop.removedAt.IsZero() || !conn.Access().Equal(r.Access)
+	if unwanted || t.cache.options.Grace.Disconnect < 0 {
 		t.disconnect(conn, onUnreachable, reason, t.explainOutage(message, now))
 		return
 	}
@@ -44,44 +45,46 @@ func (t *target) explainOutage(message string, now time.Time) string {
 	return message
 }
 
-// endGrace ends a connection that is held, and tells everybody that it is over.
+// endGrace ends the connection that was lost, if there is one, and announces that it does not come back.
 func (t *target) endGrace() {
 	if t.closeLost() {
 		t.update(func(s *draft) { s.Held = false }, EventDisconnected)
 	}
 }
 
-// closeLost ends a connection that is held. It returns false if there is none.
+// closeLost ends the connection that was lost. It returns false if there is none.
 func (t *target) closeLost() bool {
-	h := t.loop.lost
-	if h == nil {
+	lost := t.loop.lost
+	if lost == nil {
 		return false
 	}
 	t.loop.lost = nil
-	h.connection.Stop(ErrClusterNotConnected)
+	lost.connection.Stop(ErrClusterNotConnected)
 	return true
 }
 
-// graceEnds is when a connection has been held for long enough.
+// graceEnds is when the lost connection has been kept for long enough.
 func (t *target) graceEnds(now time.Time) time.Time {
 	return t.cache.availability.GraceEnds(t.loop.lost.since, now)
 }
 
-// checkGrace lets a connection go that was held for long enough.
+// checkGrace ends a lost connection that was kept for long enough.
 func (t *target) checkGrace(now time.Time) {
-	h := t.loop.lost
-	if h == nil {
+	lost := t.loop.lost
+	if lost == nil {
 		return
 	}
-	if !h.connection.Access().Equal(t.loop.registration.Access) || !t.loop.removedAt.IsZero() || !now.Before(t.graceEnds(now)) {
+	unwanted := !t.loop.removedAt.IsZero() || !lost.connection.Access().Equal(t.loop.registration.Access)
+	if unwanted || !now.Before(t.graceEnds(now)) {
 		t.endGrace()
 	}
 }
 
-// resumed takes the result of an attempt to go on with a connection that is held.
+// resumed takes the result of an attempt to go on with the lost connection.
 func (t *target) resumed(result attemptResult) {
 	switch {
-	case t.loop.lost == nil || t.loop.lost.connection != result.resumes, errors.Is(result.err, connection.ErrOtherCluster):
+	case t.loop.lost == nil || t.loop.lost.connection != result.resumes,
+		errors.Is(result.err, connection.ErrOtherCluster):
 		t.endGrace()
 		t.retryNow()
 	case result.err != nil:
@@ -93,11 +96,12 @@ func (t *target) resumed(result attemptResult) {
 	}
 }
 
-// resume lets a connection that was held serve again.
+// resume lets the lost connection serve again.
 func (t *target) resume(conn *connection.Connection, version string) {
 	now := t.clock.Now()
 	t.loop.lost, t.loop.probes.failures, t.loop.probes.fenced, t.loop.attempts.backoff = nil, 0, false, 0
-	t.loop.probes.next, t.loop.history.unverified = now, true // its watches go on where they were, if that is its past still
+	// Its watches go on where they were, if that is its past still.
+	t.loop.probes.next, t.loop.history.unverified = now, true
 	t.suspected.Store(false)
 	t.mu.Lock()
 	t.gen = conn

@@ -62,17 +62,17 @@ func (s *secrets) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache
 	for _, secret := range s.content {
 		h.OnAdd(secret.DeepCopy(), true)
 	}
-	return told{}, nil
+	return synced{}, nil
 }
 
-// told stands for a handler that has heard of everything that existed when it was added.
-type told struct {
+// synced stands for a handler that has received everything that existed when it was added.
+type synced struct {
 	toolscache.ResourceEventHandlerRegistration
 }
 
-func (told) HasSyncedChecker() toolscache.DoneChecker { return told{} }
-func (told) Name() string                             { return "told" }
-func (told) Done() <-chan struct{} {
+func (synced) HasSyncedChecker() toolscache.DoneChecker { return synced{} }
+func (synced) Name() string                             { return "synced" }
+func (synced) Done() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done

@@ -40,7 +40,8 @@ func (t *target) historyCompared(result *connection.HistoryResult, conn *connect
 
 // mayRewind tells whether the target went back in time, and it is not too early to act on that.
 func (t *target) mayRewind(now time.Time) bool {
-	return t.loop.history.rewound && (t.loop.history.rewoundAt.IsZero() || now.Sub(t.loop.history.rewoundAt) >= rewindPause)
+	last := t.loop.history.rewoundAt
+	return t.loop.history.rewound && (last.IsZero() || now.Sub(last) >= rewindPause)
 }
 
 // rewind has all of a target looked at anew that went back in time. Versions of another history cannot be compared

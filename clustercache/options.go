@@ -74,7 +74,7 @@ type Options struct {
 	// Secret changes or Recheck is called. Nil: the first UID that was seen is the right one.
 	VerifyIdentity func(ctx context.Context, cluster ClusterKey, uid types.UID, secretAnnotations map[string]string) error
 	// StillNeeded tells whether anyone still cleans up in a target whose registration is gone. It is asked once a second
-	// and must answer from memory. Nil: nobody does.
+	// and must answer from memory. Nil: none is.
 	StillNeeded func(cluster ClusterKey) bool
 	// DrainTimeout bounds how long StillNeeded can keep a connection. Default 5m.
 	DrainTimeout time.Duration

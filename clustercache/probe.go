@@ -45,7 +45,8 @@ func (t *target) probed(result connection.ProbeResult) {
 		return
 	}
 	if t.loop.probes.fenced = t.fenced(result.Err); t.loop.probes.fenced {
-		t.suspected.Store(t.loop.probes.bySuspicion) // that its socket was a new one means nothing; what it was started for still does
+		// That its socket was a new one means nothing. What it was started for still does.
+		t.suspected.Store(t.loop.probes.bySuspicion)
 		t.loop.probes.next = now.Add(jitter(probePause))
 		t.mu.Lock()
 		t.health.LastProbeTime = now // the hub is at work
@@ -120,9 +121,10 @@ func (t *target) probeFailed(now time.Time, conn *connection.Connection, err err
 	t.mu.Unlock()
 
 	reason, message, details := connection.Explain(err, conn.Access())
-	t.reasons.log(t.log, now, details)
+	t.reasons.Log(t.log, now, details)
 	// A call that failed and a probe that gets no connection confirm each other.
-	down := t.loop.probes.failures >= t.cache.options.Probe.Failures || t.loop.probes.bySuspicion && connection.IsConnectionLevel(err)
+	down := t.loop.probes.failures >= t.cache.options.Probe.Failures ||
+		t.loop.probes.bySuspicion && connection.IsConnectionLevel(err)
 	refused := reason == ReasonUnauthorized
 	switch {
 	case refused && t.renews():

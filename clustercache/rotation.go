@@ -91,7 +91,8 @@ func (t *target) verifyIdentity(ctx context.Context, uid types.UID, r *registrat
 	}
 }
 
-// replace builds a connection beside the one that serves, and waits until its watches have what those of the other have.
+// replace builds a connection beside the one that serves, and waits until its watches have what those of the other
+// have.
 func (t *target) replace(
 	ctx context.Context, serving *connection.Connection, dial func() (*connection.Connection, error),
 ) (next *connection.Connection, replacement *subscription.Replacement, err error) {
@@ -236,7 +237,7 @@ func (t *target) retire(conn *connection.Connection) {
 // attemptFailed says why there is no new connection, and when it is tried again.
 func (t *target) attemptFailed(conn *connection.Connection, err error) {
 	reason, message, details := connection.Explain(err, t.loop.registration.Access)
-	t.reasons.log(t.log, t.clock.Now(), details)
+	t.reasons.Log(t.log, t.clock.Now(), details)
 	if reason == ReasonIdentityChanged {
 		t.refuseIdentity(conn, message)
 		return

@@ -68,7 +68,7 @@ func TestSocketOfAProbeIsNoReasonToProbe(t *testing.T) {
 	h.Eventually(func() int { return len(probed()) }).Should(BeNumerically(">", 2), "a socket of a call may lead elsewhere")
 }
 
-func TestProbesByHintsThatComeToNothingBecomeRare(t *testing.T) {
+func TestProbesBySuspicionsThatComeToNothingBecomeRare(t *testing.T) {
 	h := start(t, seldom())
 	a := newAPIServer(t, newStore("uid-a"))
 	probed := closing(a)

@@ -48,7 +48,7 @@ type target struct {
 
 	meter    *transport.Meter
 	connects atomic.Uint64 // how often it came to be connected
-	reasons  reasonLog
+	reasons  connection.FailureLog
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -225,7 +225,7 @@ func (t *target) broke() {
 }
 
 // unanswered logs why a call got no answer, since its caller does not learn it.
-func (t *target) unanswered(details string) { t.reasons.log(t.log, t.clock.Now(), details) }
+func (t *target) unanswered(details string) { t.reasons.Log(t.log, t.clock.Now(), details) }
 
 // quotaChanged takes note that the quota refuses what a watch brings, or does not any more.
 func (t *target) quotaChanged() {
@@ -268,7 +268,7 @@ func (t *target) update(change func(*draft), events ...EventType) {
 		t.cache.transitionRefused(t, now.State, e)
 	}
 	if now.State != before {
-		t.reasons.again()
+		t.reasons.Repeat()
 		t.log.Info("Target changes state", "state", now.State, "reason", now.Reason, "message", now.Message)
 	}
 	t.cache.hub.Publish(t.key, events...)
@@ -427,7 +427,7 @@ func (t *target) outdateAttempt() {
 	}
 }
 
-// drained tells whether the registration is gone and nobody needs the target any more.
+// drained tells whether the registration is gone and the target is not needed any more.
 func (t *target) drained() bool {
 	if t.loop.removedAt.IsZero() {
 		return false

@@ -64,7 +64,9 @@ func (d *Dialer) newConnection(number int64, a Access, previous *Connection) (*C
 		options.Config.Wrap(wrap)
 	}
 	options.Addresses = d.options.addressesFor(a)
-	options.Unanswered = func(err error) { d.options.Unanswered(untrusted.Text(c.redact(transport.Reason(err)), maxMessage)) }
+	options.Unanswered = func(err error) {
+		d.options.Unanswered(untrusted.Text(c.redact(transport.Reason(err)), maxMessage))
+	}
 	var err error
 	if c.transport, err = transport.New(c.ctx, options); err != nil {
 		c.end(err)
@@ -105,7 +107,7 @@ func (c *Connection) buildClients(previous *Connection) error {
 	}
 	c.metadata = scopedMetadata{metadataClient}
 	w, gate := options.Watching(), c.transport.Gate()
-	w.Context, w.Held, w.Outages, w.Redact = c.ctx, gate.Closed, gate.Holds, c.redact
+	w.Context, w.Suspended, w.Outages, w.Redact = c.ctx, gate.Closed, gate.Holds, c.redact
 	w.Mapper, w.Client, w.Server = c.mapper, c.guarded, c.transport.Base()
 	c.watching = w
 	return nil

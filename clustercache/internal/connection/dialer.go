@@ -97,7 +97,8 @@ func (d *Dialer) Dial(ctx context.Context, number int64, a Access, verify Verify
 	return c, nil
 }
 
-// Reconnect finds out whether a connection that is suspended can go on, and returns the version that the target has now.
+// Reconnect finds out whether a connection that is suspended can go on, and returns the version that the target has
+// now.
 func (d *Dialer) Reconnect(ctx context.Context, c *Connection, verify Verify) (string, error) {
 	met, err := d.meet(ctx, c, verify, d.options.ResumeTimeout)
 	switch {

@@ -20,7 +20,7 @@
 // that conditions show. Texts of the target are bounded, and free of the credential, before they leave the package.
 //
 // Trade-offs:
-//   - The clients for callers are made anew after the target denied a resource that discovery named, since they remember
-//     for good what they learned of each kind.
+//   - The clients for callers are made anew after the target denied a resource that discovery named, since they
+//     remember for good what they learned of each kind.
 //   - Calls are confined to the host of the kubeconfig, and redirects are not followed.
 package connection

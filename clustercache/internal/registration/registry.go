@@ -50,7 +50,7 @@ type Options struct {
 //	informer ---> observe, remove ---> quota ---> pool: read the newest version ---> Options.Register
 //	                                     `------> Options.Refuse
 //
-// mu is held while these are called, so that they get the changes of a registration in their order.
+// mu is locked while these are called, so that they get the changes of a registration in their order.
 type Registry struct {
 	options Options
 	pool    *semaphore.Semaphore

@@ -7,6 +7,6 @@
 // The methods of a Set may be called from any goroutine, but for Bind, Rewind and Promote: these belong to the one that
 // decides on connections.
 //
-// Trade-off: a watcher with a Transform that has no name (form) shares its stream with nobody, since functions cannot
+// Trade-off: a watcher with a Transform that has no name (form) does not share its stream, since functions cannot
 // be compared.
 package subscription

@@ -19,7 +19,7 @@ var (
 	_ metadata.ResourceInterface = scopedResource{}
 )
 
-// scopedClient keeps the places of large answers until they are decoded.
+// scopedClient keeps the seats of large answers until they are decoded.
 type scopedClient struct{ client.Client }
 
 // Get implements client.Reader.
