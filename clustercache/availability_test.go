@@ -109,7 +109,7 @@ func TestUnauthorizedCallIsLookedIntoAtOnce(t *testing.T) {
 	h, a, key := connected(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 	held, err := h.cache.GetMetadataClient(context.Background(), key)
 	h.Expect(err).NotTo(HaveOccurred())
-	time.Sleep(hurry)
+	time.Sleep(probePause)
 	a.setTokens(map[string]string{})
 	h.Expect(get(held)).NotTo(Succeed())
 	h.Expect(h.expectState(key, StateDisconnected).Reason).To(Equal(ReasonUnauthorized))

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -18,14 +19,18 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 	"github.com/trellis-hub/trellis/clustercache/internal/availability"
+	"github.com/trellis-hub/trellis/clustercache/internal/connection"
 	"github.com/trellis-hub/trellis/clustercache/internal/follow"
+	"github.com/trellis-hub/trellis/clustercache/internal/registration"
 	"github.com/trellis-hub/trellis/clustercache/internal/seats"
 	"github.com/trellis-hub/trellis/clustercache/internal/stream"
+	"github.com/trellis-hub/trellis/clustercache/internal/telemetry"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
+	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 )
 
-// How long the second step of connecting, a list, and the lists of a rotation may hold a place.
+// How long the second step of connecting, a list, and the lists of a rotation may keep a seat.
 const (
 	identificationHold = 2 * time.Second
 	listHold           = 2 * time.Second
@@ -40,13 +45,13 @@ type Cache struct {
 	answers      *answers.Budget // of the large answers of all targets
 	// probes and dials bound calls of the cache itself. Limiters bound the second step of connecting, lists, openings of
 	// watches and rotations. firstDials lets targets be dialled for the first time at a rate.
-	probes, dials                               pool
+	probes, dials                               connection.Pool
 	identifications, lists, openings, rotations *seats.Limiter
-	firstDials                                  pacer
+	firstDials                                  connection.Pacer
 
-	registry *registry
+	registry *registration.Registry
 	hub      *stream.Hub[ClusterKey, EventType]
-	metrics  *fleet
+	metrics  *telemetry.Fleet
 	handling handling
 
 	mu      sync.RWMutex // never held over a call
@@ -54,7 +59,7 @@ type Cache struct {
 	stopped bool // no target may be added any more
 	targets map[ClusterKey]*target
 	refused map[string]map[string]*refused // by namespace and name: registrations beyond the quota
-	// byNamespace holds the targets of each namespace: who asks for those of one must not walk a fleet.
+	// byNamespace holds the targets of each namespace: a request for those of one must not walk the fleet.
 	byNamespace map[string]map[*target]struct{}
 	// pools bound what the targets of a namespace keep together, for namespaces that have targets.
 	pools map[string]*watching.Pool
@@ -83,16 +88,16 @@ func New(options Options) (*Cache, error) {
 			Grace: options.Grace.Disconnect, MassPercent: options.Grace.MassPercent, MassWindow: options.Grace.MassWindow,
 			MassLimit: options.Grace.MassLimit, Logger: options.Logger,
 		}),
-		probes:          newPool(options.Probe.Parallel),
-		dials:           newPool(options.Dial.Parallel),
+		probes:          connection.NewPool(options.Probe.Parallel),
+		dials:           connection.NewPool(options.Dial.Parallel),
 		identifications: seats.New(options.Dial.ConnectParallel, identificationHold, options.Clock),
 		lists:           seats.New(options.Watch.ListParallel, listHold, options.Clock),
 		openings:        seats.New(options.Watch.OpenParallel, options.Watch.openHold, options.Clock),
 		rotations:       seats.New(options.Dial.RotateParallel, rotationHold, options.Clock),
-		firstDials:      newPacer(options.Dial.ConnectRate, options.Clock),
+		firstDials:      connection.NewPacer(options.Dial.ConnectRate, options.Clock),
 		answers:         answers.NewBudget(),
 		hub:             stream.NewHub[ClusterKey](EventGone),
-		metrics:         newFleet(options.TargetHistograms),
+		metrics:         telemetry.New(options.TargetHistograms),
 		targets:         map[ClusterKey]*target{},
 		refused:         map[string]map[string]*refused{},
 		synced:          make(chan struct{}),
@@ -101,9 +106,16 @@ func New(options Options) (*Cache, error) {
 		pools:       map[string]*watching.Pool{},
 		budget:      follow.NewBudget(),
 	}
-	c.registry = newRegistry(c)
+	policy := kubeconfig.Policy{AllowedProxyURLs: options.Dial.AllowedProxyURLs, Addresses: options.Dial.Addresses}
+	c.registry = registration.New(registration.Options{
+		Quota: options.MaxRegistrations,
+		Read:  func(s *corev1.Secret) *registration.Registration { return options.read(s, policy) },
+
+		Register: c.register, Unregister: c.unregister, Refuse: c.refuse, Unrefuse: c.unrefuse,
+		Clock: options.Clock, Logger: options.Logger,
+	})
 	if options.Registerer != nil {
-		if err := c.metrics.register(options.Registerer, c); err != nil {
+		if err := c.metrics.Register(options.Registerer, c.measure); err != nil {
 			return nil, fmt.Errorf("clustercache: cannot register metrics: %w", err)
 		}
 	}
@@ -133,10 +145,14 @@ func (c *Cache) Start(ctx context.Context) error {
 		c.running.Wait()
 	}()
 	for key, config := range c.options.Static {
-		c.register(key, &registration{access: access{static: rest.CopyConfig(config)}})
+		c.register(key, &registration.Registration{Access: connection.Access{Static: rest.CopyConfig(config)}})
 	}
 	if c.options.Secrets != nil {
-		if err := c.watchSecrets(ctx); err != nil {
+		informer, err := c.options.Secrets.GetInformer(ctx, &corev1.Secret{})
+		if err != nil {
+			return fmt.Errorf("clustercache: cannot watch registration Secrets: %w", err)
+		}
+		if err := c.registry.Run(ctx, informer, func() { close(c.synced) }); err != nil {
 			return fmt.Errorf("clustercache: %w", err)
 		}
 	} else {
@@ -158,7 +174,7 @@ func (c *Cache) WaitForSync(ctx context.Context) bool {
 }
 
 // register makes a registration known, or an older one outdated.
-func (c *Cache) register(key ClusterKey, r *registration) {
+func (c *Cache) register(key ClusterKey, r *registration.Registration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
@@ -166,7 +182,7 @@ func (c *Cache) register(key ClusterKey, r *registration) {
 	}
 	c.unrefuseLocked(key)
 	if t, exists := c.targets[key]; exists {
-		t.tell(func(in *inbox) { in.registration, in.removed = r, false })
+		t.send(func(in *inbox) { in.registration, in.removed = r, false })
 		return
 	}
 	if c.byNamespace[key.Namespace] == nil {
@@ -181,9 +197,19 @@ func (c *Cache) register(key ClusterKey, r *registration) {
 	c.running.Go(t.run)
 }
 
+// transitionRefused takes note of a fault of this package: an event that must not happen in a state.
+func (c *Cache) transitionRefused(t *target, from State, e stateEvent) {
+	c.metrics.RefusedTransitions.Inc()
+	t.log.Error(nil, "The state of the target does not allow an event; it stays as it is", "state", from,
+		"event", e.String())
+	if refused := c.options.transitionRefused; refused != nil {
+		refused(from, e)
+	}
+}
+
 func (c *Cache) unregister(key ClusterKey) {
 	if t := c.target(key); t != nil {
-		t.tell(func(in *inbox) { in.registration, in.removed = nil, true })
+		t.send(func(in *inbox) { in.registration, in.removed = nil, true })
 	}
 }
 
@@ -198,7 +224,7 @@ func (c *Cache) forget(t *target) bool {
 		return false
 	}
 	delete(c.targets, t.key)
-	c.metrics.forget(t.key)
+	c.metrics.Forget(t.key)
 	if delete(c.byNamespace[t.key.Namespace], t); len(c.byNamespace[t.key.Namespace]) == 0 {
 		delete(c.byNamespace, t.key.Namespace)
 		delete(c.pools, t.key.Namespace)
@@ -214,7 +240,7 @@ func (c *Cache) forget(t *target) bool {
 // Recheck makes a target's identity and limits be looked at again, and a connection attempt at once if one is due.
 func (c *Cache) Recheck(cluster ClusterKey) {
 	if t := c.target(cluster); t != nil {
-		t.tell(func(in *inbox) { in.recheck = true })
+		t.send(func(in *inbox) { in.recheck = true })
 	}
 }
 
@@ -235,73 +261,73 @@ func (c *Cache) known(cluster ClusterKey) (*target, error) {
 	return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterUnknown)
 }
 
-// connection returns what serves a target.
-func (c *Cache) connection(cluster ClusterKey) (*connection, error) {
+// connectionTo returns what serves a target.
+func (c *Cache) connectionTo(cluster ClusterKey) (*connection.Connection, error) {
 	t, err := c.known(cluster)
 	if err != nil {
 		return nil, err
 	}
-	if g := t.current(); g != nil {
-		return g, nil
+	if conn := t.current(); conn != nil {
+		return conn, nil
 	}
 	return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterNotConnected)
 }
 
 // GetClient implements ClusterCache.
 func (c *Cache) GetClient(_ context.Context, cluster ClusterKey) (client.Client, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return g.clients.Load().cached, nil
+	return conn.Client(), nil
 }
 
 // GetReader implements ClusterCache.
 func (c *Cache) GetReader(_ context.Context, cluster ClusterKey) (client.Reader, error) {
-	if _, err := c.connection(cluster); err != nil {
+	if _, err := c.connectionTo(cluster); err != nil {
 		return nil, err
 	}
 	t, err := c.known(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return t.reader(), nil
+	return t.watches.Reader(c.options.Scheme), nil
 }
 
 // GetUncachedClient implements ClusterCache.
 func (c *Cache) GetUncachedClient(_ context.Context, cluster ClusterKey) (client.Client, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return g.clients.Load().uncached, nil
+	return conn.UncachedClient(), nil
 }
 
 // GetMetadataClient implements ClusterCache.
 func (c *Cache) GetMetadataClient(_ context.Context, cluster ClusterKey) (metadata.Interface, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return g.metadata, nil
+	return conn.MetadataClient(), nil
 }
 
 // GetRESTConfig implements ClusterCache.
 func (c *Cache) GetRESTConfig(_ context.Context, cluster ClusterKey) (*rest.Config, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return rest.CopyConfig(g.config), nil
+	return conn.Config(), nil
 }
 
 // GetRESTMapper implements ClusterCache. The mapper is a meta.ResettableRESTMapper.
 func (c *Cache) GetRESTMapper(_ context.Context, cluster ClusterKey) (meta.RESTMapper, error) {
-	g, err := c.connection(cluster)
+	conn, err := c.connectionTo(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return g.mapper, nil
+	return conn.Mapper(), nil
 }
 
 // Watch implements ClusterCache.
@@ -313,7 +339,15 @@ func (c *Cache) Watch(_ context.Context, cluster ClusterKey, watcher Watcher) (S
 	if err != nil {
 		return nil, err
 	}
-	return t.subscribe(watcher)
+	s := t.watches.Subscribe(watching.Spec{
+		Cluster: t.key, Name: watcher.Name, Kind: watcher.Kind, MetadataOnly: watcher.MetadataOnly,
+		Namespace: watcher.Namespace, LabelSelector: watcher.LabelSelector, FieldSelector: watcher.FieldSelector,
+		Fields: watcher.Fields, Transform: watcher.Transform, Quota: t.quota,
+	}, watcher.Form, watcher.Handler)
+	if s == nil {
+		return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterUnknown)
+	}
+	return s, nil
 }
 
 // GetHealthCheckingState implements ClusterCache.

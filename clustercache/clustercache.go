@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/answers"
+	"github.com/trellis-hub/trellis/clustercache/internal/connection"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
@@ -34,15 +36,20 @@ var (
 	// is to be handled like any error of a call: by trying again, with what the ClusterCache hands out then.
 	ErrConnectionReplaced = errors.New("connection to the target cluster was replaced")
 	// ErrBusy is what calls get that are not made, because the target answers probes but has not answered several other
-	// calls in time, has ended them without an answer, or has told them to come later again and again. It is a
+	// calls in time, has ended them without an answer, or has asked for later calls again and again. It is a
 	// context.DeadlineExceeded and is to be handled like one.
 	ErrBusy = transport.ErrBusy
 	// ErrTooManyObjects is the error that handlers of watches get for kinds of which a target has more objects, or larger
 	// ones, than Options.Watch.MaxObjects allows.
 	ErrTooManyObjects = watching.ErrTooMany
-	// ErrNotCached is returned by readers of GetReader for kinds that nobody watches.
+	// ErrNotCached is returned by readers of GetReader for kinds that are not watched.
 	ErrNotCached = watching.ErrNotCached
 )
+
+// HoldAnswers declares that objects that are read from targets with the returned context stay in use until done is
+// called. Large answers of all targets share a budget, and those read with the context count until then.
+// Call it for the work on one object, not on many.
+func HoldAnswers(ctx context.Context) (scope context.Context, done func()) { return answers.Scope(ctx) }
 
 // ClusterCache holds one live connection for each registered target.
 type ClusterCache interface {
@@ -77,7 +84,7 @@ type ClusterCache interface {
 	// List returns the states of all registered targets of a namespace, or of all namespaces if it is empty (static
 	// targets left out).
 	List(namespace string) []Status
-	// GetClusterSource returns a stream of events, de-duplicated per target: a slow consumer holds up nobody, and what it
+	// GetClusterSource returns a stream of events, de-duplicated per target: a slow consumer delays no other, and what it
 	// missed is merged. name identifies the consumer in logs.
 	GetClusterSource(name string) EventSource
 }
@@ -88,7 +95,7 @@ type State string
 const (
 	// StateRefused means that the registration cannot be used: the Secret or its kubeconfig is faulty or forbidden, or
 	// the cluster's identity changed, or its namespace has too many registrations. Nothing is dialled until the Secret
-	// changes, or until there is a place for it.
+	// changes, or until the quota of its namespace allows it.
 	StateRefused State = "Refused"
 	// StateConnecting means that no connection attempt has ended yet.
 	StateConnecting State = "Connecting"
@@ -105,15 +112,15 @@ const (
 
 // Reasons of Status.Reason, stable for conditions and metrics.
 const (
-	ReasonSecretInvalid     = "SecretInvalid"             // no kubeconfig in the Secret, wrong name or type
-	ReasonKubeconfigInvalid = "KubeconfigInvalid"         // the kubeconfig cannot be parsed or is incomplete
-	ReasonKubeconfigRefused = "KubeconfigRefused"         // it asks for what the hub does not do: exec, files, ...
-	ReasonQuotaExceeded     = "RegistrationQuotaExceeded" // more than Options.MaxRegistrations in its namespace
-	ReasonIdentityChanged   = "IdentityChanged"           // it leads to a cluster with another kube-system UID
-	ReasonUnauthorized      = "Unauthorized"              // the target answers 401
-	ReasonForbidden         = "Forbidden"                 // the credential may not do what connecting needs
-	ReasonUnreachable       = "Unreachable"               // dial, TLS or timeout
-	ReasonProbeFailed       = "ProbeFailed"               // connected before, and probes fail now
+	ReasonSecretInvalid     = "SecretInvalid"                  // no kubeconfig in the Secret, wrong name or type
+	ReasonKubeconfigInvalid = connection.ReasonInvalid         // the kubeconfig cannot be parsed or is incomplete
+	ReasonKubeconfigRefused = "KubeconfigRefused"              // it asks for what the hub does not do: exec, files, ...
+	ReasonQuotaExceeded     = "RegistrationQuotaExceeded"      // more than Options.MaxRegistrations in its namespace
+	ReasonIdentityChanged   = connection.ReasonIdentityChanged // it leads to a cluster with another kube-system UID
+	ReasonUnauthorized      = connection.ReasonUnauthorized    // the target answers 401
+	ReasonForbidden         = connection.ReasonForbidden       // the credential may not do what connecting needs
+	ReasonUnreachable       = connection.ReasonUnreachable     // dial, TLS or timeout
+	ReasonProbeFailed       = "ProbeFailed"                    // connected before, and probes fail now
 	ReasonConnected         = "Connected"
 	ReasonRegistrationGone  = "RegistrationGone"
 	ReasonHibernated        = "Hibernated"
@@ -127,13 +134,12 @@ type Status struct {
 	Message    string // free of secrets; "" when there is nothing to explain
 	Since      time.Time
 	Generation int64 // number of the connection; 0 = none yet
-	// Held is true for a target that is disconnected and may be back in a moment: it was lost just now, or together with
-	// so many others that it may be the hub's own network. What its watches hold is kept ready, and nobody should draw
-	// conclusions from the outage yet. EventDisconnected comes again when it ends without a connection.
+	// Held is true during the grace period of a target that is disconnected and may be back in a moment: it was lost just
+	// now, or together with so many others that it may be the hub's own network. What its watches keep stays ready, and no
+	// conclusions should be drawn from the outage yet. EventDisconnected comes again when it ends without a connection.
 	Held bool
 
-	// Labels and Annotations of the registration Secret, nil for static targets. They are everybody's, and not to be
-	// changed.
+	// Labels and Annotations of the registration Secret, nil for static targets. They are shared, and not to be changed.
 	Labels, Annotations map[string]string
 	// SecretName and SecretResourceVersion tell which content is in use. SecretResourceVersion of content that was
 	// refused while an older connection goes on is in PendingSecretResourceVersion, with the fault in PendingMessage.
@@ -175,10 +181,10 @@ type HealthCheckingState struct {
 	ConsecutiveFailures  int
 }
 
-// Watcher says what is watched, and who hears of it.
+// Watcher says what is watched, and by whom.
 type Watcher struct {
-	// Name is what Handler hears the subscription called, and what a stream is called in logs and messages that its first
-	// subscription opened.
+	// Name is the name of the subscription in calls of Handler, and that of the stream in logs and messages if the
+	// subscription opens it.
 	Name string
 	// Kind is what is watched, in the version that is asked for.
 	Kind schema.GroupVersionKind
@@ -198,10 +204,10 @@ type Watcher struct {
 	// value.
 	Transform func(obj client.Object) any
 	// Form names what Transform makes of objects: subscriptions with the same Form have the same Transform, and share a
-	// stream if all above but Name is the same, too. Without it a watcher with a Transform shares with nobody.
+	// stream if all above but Name is the same, too. Without it a watcher with a Transform shares no stream.
 	Form string
-	// Handler hears of changes, and first of all that a shared stream keeps already. Calls of one stream are sequential;
-	// they must return quickly, and may subscribe, look things up and close subscriptions. Nil: nobody does.
+	// Handler receives changes, and first all that a shared stream keeps already. Calls of one stream are sequential;
+	// they must return quickly, and may subscribe, look things up and close subscriptions. Nil: there is none.
 	Handler WatchHandler
 }
 
@@ -214,7 +220,7 @@ type Subscription interface {
 	Range(f func(key types.NamespacedName, value any) bool) (synced bool)
 	// Live is false once the subscription was closed or its target is gone. Whoever wants to go on subscribes anew.
 	Live() bool
-	// Close ends the subscription, and nobody else's. No call of the handler begins after it, and nothing is found.
+	// Close ends this subscription, and no other. No call of the handler begins after it, and nothing is found.
 	Close()
 }
 
@@ -222,15 +228,20 @@ type Subscription interface {
 type WatchHandler interface {
 	// OnUpdate is called for objects that are new (old == nil) or changed.
 	OnUpdate(cluster ClusterKey, watch string, key types.NamespacedName, old, value any)
-	// OnDelete is called for objects that left the selection: deleted, or no longer matching. Also called when a later
-	// generation's initial list lacks an object that an earlier one had.
+	// OnDelete is called for objects that left the selection: deleted, or no longer matching. Also called when the initial
+	// list of a later connection lacks an object that an earlier one had.
 	OnDelete(cluster ClusterKey, watch string, key types.NamespacedName, old any)
-	// OnSynced is called each time the initial list of a generation is complete, and when a watch goes on where it was
-	// and has told all that it missed: absence can be relied upon.
+	// OnSynced is called each time the initial list of a connection is complete, and when a watch goes on where it was
+	// and has delivered all that it missed: absence can be relied upon.
 	OnSynced(cluster ClusterKey, watch string)
 	// OnError is called when the watch cannot be established or breaks repeatedly, with the target's answer.
 	OnError(cluster ClusterKey, watch string, err error)
 }
+
+// ServerID stands for what authenticates an API server to the hub: its address, the name that its certificate must have
+// and the certificate authorities. Two targets with the same ServerID are the same server, whatever it answers.
+// Different ones may be the same server under two addresses. The zero value is no server.
+type ServerID string
 
 // EventType says what happened to a target.
 type EventType string
@@ -240,7 +251,7 @@ const (
 	EventRegistered   EventType = "Registered"   // a registration appeared, or its labels or annotations changed
 	EventConnected    EventType = "Connected"    // calls are possible (again)
 	EventDisconnected EventType = "Disconnected" // calls are no longer possible
-	EventRotated      EventType = "Rotated"      // a new generation or token serves, without a gap
+	EventRotated      EventType = "Rotated"      // a new connection or token serves, without an interruption
 	EventRewound      EventType = "Rewound"      // the target went back in time, and its watches list anew
 	EventProbed       EventType = "Probed"       // status changed otherwise: probe results, refusals, expiry
 	EventDraining     EventType = "Draining"     // the registration is gone, the connection serves until released

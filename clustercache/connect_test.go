@@ -157,7 +157,7 @@ func forward(listener net.Listener, to string) {
 	}
 }
 
-func TestHangingServerHoldsUpNobody(t *testing.T) {
+func TestHangingServerDelaysNoOtherTarget(t *testing.T) {
 	h := start(t, Options{Dial: DialOptions{ConnectParallel: 1}})
 	hanging := newAPIServer(t, newStore("uid-hanging"))
 	hanging.setFault(hanging.hangAll)
@@ -201,7 +201,7 @@ func TestUnauthorizedForbiddenAndAnonymous(t *testing.T) {
 		message string
 	}{
 		"token not taken":              {func(a *apiServer) { a.setTokens(map[string]string{}) }, ReasonUnauthorized, "does not take the credential"},
-		"anonymous access":             {func(a *apiServer) { a.setTokens(map[string]string{"secret-token": anonymousUser}) }, ReasonUnauthorized, "anonymous"},
+		"anonymous access":             {func(a *apiServer) { a.setTokens(map[string]string{"secret-token": "system:anonymous"}) }, ReasonUnauthorized, "anonymous"},
 		"no right to read kube-system": {func(a *apiServer) { a.setFault(answer(http.StatusForbidden, "kube-system")) }, ReasonForbidden, `user "admin"`},
 		"server in trouble":            {func(a *apiServer) { a.setFault(answer(http.StatusServiceUnavailable, "/version")) }, ReasonUnreachable, "503"},
 		"overloaded server":            {func(a *apiServer) { a.setFault(answer(http.StatusTooManyRequests, "/version")) }, ReasonUnreachable, "429"},

@@ -46,7 +46,7 @@ func TestCredentialThatIsRefusedForWritesOnly(t *testing.T) {
 		h.Expect(apierrors.IsUnauthorized(write(t.Context(), w, "one", "2"))).To(BeTrue())
 		return identified(target) - before
 	}).Should(BeNumerically(">=", 3), "each refusal is a hint, though no probe was due for an hour")
-	probes, most := identified(target)-before, int(time.Since(began)/hurry)+2
+	probes, most := identified(target)-before, int(time.Since(began)/probePause)+2
 	h.Expect(probes).To(BeNumerically("<=", most), "refusals do not bring probes without end")
 	status := h.status(key)
 	h.Expect(status.State).To(Equal(StateConnected))

@@ -81,7 +81,7 @@ func TestDrainingTargetIsDialledWhenItIsDown(t *testing.T) {
 	h.expectState(key, StateDraining)
 	a.setFault(nil)
 	h.expectEvent(key, EventConnected)
-	h.Expect(h.state(key)).To(Equal(StateDraining))
+	h.Expect(h.status(key)).To(And(HaveField("State", StateDraining), HaveField("Reason", ReasonRegistrationGone)), "it is not unreachable any more")
 	_, err := h.cache.GetClient(context.Background(), key)
 	h.Expect(err).NotTo(HaveOccurred())
 }

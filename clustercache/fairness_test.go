@@ -1,7 +1,6 @@
 package clustercache
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // hangAfterVersion is a fault of targets that answer the first call and then hang. It counts the requests that hang.
@@ -73,35 +71,4 @@ func TestTargetThatHangsInTheSecondStepIsLeftAloneForLonger(t *testing.T) {
 	h.Eventually(pause).Should(BeNumerically(">", 2*time.Second), "the third pause has 3 s at least")
 	h.Expect(h.status(key).Reason).To(Equal(ReasonUnreachable))
 	h.Expect(bad.count("GET /version")).To(BeNumerically(">=", 3))
-}
-
-// First attempts happen at a rate, and a namespace with very many of them does not delay others.
-func TestFirstDialsAreFair(t *testing.T) {
-	g := NewWithT(t)
-	clock := clocktesting.NewFakeClock(time.Now())
-	p := newPacer(40, clock) // ten at once, and as many in each quarter of a second
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var busy, others atomic.Int32
-	for i := range 100 {
-		go func() {
-			if p.wait(ctx, ClusterKey{Namespace: "busy", Name: fmt.Sprint(i)}) == nil {
-				busy.Add(1)
-			}
-		}()
-	}
-	g.Eventually(func() int { return int(busy.Load()) + p.Waiting() }).Should(Equal(100))
-	g.Expect(busy.Load()).To(BeEquivalentTo(8))
-	for i := range 5 {
-		go func() {
-			if p.wait(ctx, ClusterKey{Namespace: "other", Name: fmt.Sprint(i)}) == nil {
-				others.Add(1)
-			}
-		}()
-	}
-	g.Eventually(others.Load).Should(BeEquivalentTo(2), "two places were left")
-	g.Eventually(p.Waiting).Should(Equal(92 + 3))
-	clock.Step(250 * time.Millisecond)
-	g.Eventually(others.Load).Should(BeEquivalentTo(5), "they come before those of the namespace that had more")
-	g.Eventually(func() int64 { return int64(busy.Load()) }).Should(BeEquivalentTo(8 + 7))
 }

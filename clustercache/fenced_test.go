@@ -13,7 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 )
 
-var errWithheld = errors.New("not now")
+var errFenced = errors.New("not now")
 
 // tap is what the hub's own calls have to pass. While it is shut, all sockets refuse whatever is written to them.
 type tap struct {
@@ -26,7 +26,7 @@ func (tap *tap) wrap(conn net.Conn) (net.Conn, error) { return tappedConn{conn, 
 // options are those of a cache that calls its targets through the tap.
 func (tap *tap) options() Options {
 	return Options{
-		Fenced: func(err error) bool { return errors.Is(err, errWithheld) },
+		Fenced: func(err error) bool { return errors.Is(err, errFenced) },
 		Dial:   DialOptions{WrapConn: tap.wrap},
 		Probe:  ProbeOptions{Interval: 100 * time.Millisecond, Timeout: patience, Failures: 1},
 	}
@@ -48,7 +48,7 @@ type tappedConn struct {
 func (c tappedConn) Write(p []byte) (int, error) {
 	if c.tap.shut.Load() {
 		c.tap.refused.Add(1)
-		return 0, errWithheld
+		return 0, errFenced
 	}
 	n, err := c.Conn.Write(p)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestWhatTheHubDoesNotSendSaysNothingAboutTheTarget(t *testing.T) {
 		h.Expect(h.cache.Answers(key, func() {})).To(BeFalse())
 		refused, began := tap.refused.Load(), time.Now()
 		time.Sleep(2 * time.Second)
-		most := 2 * int64(time.Since(began)/(hurry*3/4)+1) // probes and attempts of the watch to open again
+		most := 2 * int64(time.Since(began)/(probePause*3/4)+1) // probes and attempts of the watch to open again
 		h.Expect(tap.refused.Load()-refused).To(BeNumerically("<=", most), "the hub does not try all the time, though somebody asks")
 		tap.shut.Store(false)
 		h.Expect(write(t.Context(), h.writer(key), "one", "x")).To(Succeed())
@@ -84,7 +84,7 @@ func TestWhatTheHubDoesNotSendSaysNothingAboutTheTarget(t *testing.T) {
 		c := h.writer(key)
 		tap.shut.Store(true)
 		for range 20 {
-			h.Expect(write(t.Context(), c, "one", "x")).To(MatchError(errWithheld))
+			h.Expect(write(t.Context(), c, "one", "x")).To(MatchError(errFenced))
 		}
 		tap.shut.Store(false)
 		h.Expect(write(t.Context(), c, "one", "x")).To(Succeed(), "at once: the target is not taken for one that does not answer")

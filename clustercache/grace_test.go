@@ -122,7 +122,7 @@ func TestLoneTargetIsGivenUpAfterTheGrace(t *testing.T) {
 	h.Eventually(r.syncs).Should(Equal(2), "it is listed anew")
 }
 
-func TestHeldConnectionEndsWithItsReason(t *testing.T) {
+func TestSuspendedConnectionEndsWithItsReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(h *hub, a *apiServer, key ClusterKey)
 		state  State
@@ -165,7 +165,7 @@ func TestHeldConnectionEndsWithItsReason(t *testing.T) {
 
 func nameOf(name string) ClusterKey { return ClusterKey{Namespace: "default", Name: name} }
 
-func TestManyTargetsThatAreLostTogetherAreHeldUntilTheyAreBack(t *testing.T) {
+func TestManyTargetsThatAreLostTogetherKeepTheirConnectionsUntilTheyAreBack(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	h := start(t, Options{Registerer: registry, Grace: GraceOptions{Disconnect: 5 * time.Second, MassPercent: 50}})
 	suspected := func(value int) func() error {
@@ -213,7 +213,7 @@ func TestManyTargetsThatAreLostTogetherAreHeldUntilTheyAreBack(t *testing.T) {
 	h.Eventually(suspected(0)).Should(Succeed())
 }
 
-func TestBrownoutEnds(t *testing.T) {
+func TestMassDisconnectEnds(t *testing.T) {
 	h := start(t, Options{Grace: GraceOptions{Disconnect: 100 * time.Millisecond, MassLimit: 3 * time.Second}})
 	keys := make([]ClusterKey, 3)
 	servers := make([]*apiServer, 3)
@@ -237,7 +237,7 @@ func TestBrownoutEnds(t *testing.T) {
 }
 
 // A target that is down for good is not held for as long as others come and go.
-func TestBrownoutsInARowHoldNobodyForEver(t *testing.T) {
+func TestMassDisconnectsInARowKeepNoConnectionForEver(t *testing.T) {
 	const limit = 2 * time.Second
 	h, a, key := connected(t, Options{Grace: GraceOptions{Disconnect: 200 * time.Millisecond, MassLimit: limit}})
 	stop := make(chan struct{})
@@ -263,7 +263,7 @@ func TestBrownoutsInARowHoldNobodyForEver(t *testing.T) {
 	a.setFault(a.hangAll)
 	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
 	h.Eventually(func() bool { return h.status(key).Held }).Should(BeFalse())
-	h.Expect(time.Since(began)).To(BeNumerically(">", limit), "but for as long as one brownout takes")
+	h.Expect(time.Since(began)).To(BeNumerically(">", limit), "but for as long as one mass disconnect takes")
 }
 
 // Targets that do not take their credentials any more are none that might be lost with the network.

@@ -33,6 +33,12 @@ import (
 // patience is how long tests wait for what takes milliseconds on an idle machine.
 const patience = time.Minute
 
+// identityPath is what probes read to identify a cluster, and leasesPath what they read of its history.
+const (
+	identityPath = "/api/v1/namespaces/kube-system"
+	leasesPath   = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+)
+
 // secrets stands for the informer of registration Secrets.
 type secrets struct {
 	cache.Informer
@@ -56,17 +62,17 @@ func (s *secrets) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache
 	for _, secret := range s.content {
 		h.OnAdd(secret.DeepCopy(), true)
 	}
-	return told{}, nil
+	return synced{}, nil
 }
 
-// told stands for a handler that has heard of everything that existed when it was added.
-type told struct {
+// synced stands for a handler that has received everything that existed when it was added.
+type synced struct {
 	toolscache.ResourceEventHandlerRegistration
 }
 
-func (told) HasSyncedChecker() toolscache.DoneChecker { return told{} }
-func (told) Name() string                             { return "told" }
-func (told) Done() <-chan struct{} {
+func (synced) HasSyncedChecker() toolscache.DoneChecker { return synced{} }
+func (synced) Name() string                             { return "synced" }
+func (synced) Done() <-chan struct{} {
 	done := make(chan struct{})
 	close(done)
 	return done
@@ -178,6 +184,9 @@ func quick(options Options) Options {
 	setDefault(&options.Dial.RetryMax, time.Second)
 	setDefault(&options.Dial.RefusedRetryMax, time.Second)
 	setDefault(&options.Watch.SyncTimeout, 5*time.Second)
+	options.transitionRefused = func(from State, e stateEvent) {
+		panic(fmt.Sprintf("%s must not happen in state %s", e, from))
+	}
 	return options
 }
 
@@ -280,12 +289,7 @@ func (h *hub) registerIn(namespace, name string, kubeconfig []byte) ClusterKey {
 	h.t.Helper()
 	key := ClusterKey{Namespace: namespace, Name: name}
 	h.secrets.set(registrationSecret(key, kubeconfig))
-	h.Eventually(func() bool {
-		h.cache.registry.mu.Lock()
-		defer h.cache.registry.mu.Unlock()
-		e := h.cache.registry.entries[key]
-		return !e.admitted || e.done == e.version
-	}).Should(BeTrue())
+	h.Eventually(func() bool { return h.cache.registry.Settled(key) }).Should(BeTrue())
 	return key
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -241,11 +240,11 @@ func TestTargetThatLiesAboutItsVersions(t *testing.T) {
 	tg := &target{clock: clock}
 	g := NewWithT(t)
 	due := func() bool {
-		tg.loop.rewound = true
+		tg.loop.history.rewound = true
 		if !tg.mayRewind(clock.Now()) {
 			return false
 		}
-		tg.loop.rewoundAt = clock.Now()
+		tg.loop.history.rewoundAt = clock.Now()
 		return true
 	}
 	g.Expect(due()).To(BeTrue())
@@ -255,24 +254,4 @@ func TestTargetThatLiesAboutItsVersions(t *testing.T) {
 	}
 	clock.Step(time.Minute)
 	g.Expect(due()).To(BeTrue(), "what was noted meanwhile is not forgotten")
-}
-
-// What a hostile target writes of its Leases is not kept unless it is what an API server writes.
-func TestLeasesThatAreNone(t *testing.T) {
-	g := NewWithT(t)
-	made := func(name, uid, version, renewed string) lease {
-		l := lease{}
-		l.Metadata.Name, l.Metadata.UID, l.Metadata.ResourceVersion, l.Spec.RenewTime = name, uid, version, renewed
-		return l
-	}
-	long := strings.Repeat("1", 10_000)
-	good := made("a", "uid", "5", "2026")
-	for _, bad := range []lease{
-		made(long, "uid", "9", "2026"), made("a", long, "9", "2026"), made("a", "uid", long, "2026"), made("a", "uid", "9", long),
-		made("a", "uid", "", "2026"), made("a", "uid", "0", "2026"), made("a", "uid", "-9", "2026"), made("a", "uid", "9x", "2026"),
-		made("a\n", "uid", "9", "2026"),
-	} {
-		g.Expect((&leases{Items: []lease{bad, good, bad}}).youngest()).To(Equal(good), "%+.100v", bad)
-		g.Expect((&leases{Items: []lease{bad}}).youngest()).To(BeZero())
-	}
 }

@@ -58,16 +58,15 @@ func (c *Cache) all() []*target {
 func (t *target) inspect() Inspection {
 	t.mu.RLock()
 	in := Inspection{Status: t.status, Health: t.health, Usable: t.gen != nil}
-	watches := slices.Collect(maps.Values(t.watches))
 	t.mu.RUnlock()
-	in.Status.Labels, in.Status.Annotations = nil, nil // of the Secret: somebody may have put anything there
+	in.Status.Labels, in.Status.Annotations = nil, nil // of the Secret, whose owner may have put anything there
 	throttle := t.throttle.Load()
 	in.InFlight, in.MaxInFlight = throttle.InFlight(), throttle.MaxInFlight()
 	in.Succeeded, in.Failed = t.meter.Requests()
-	in.Watches = make([]WatchInspection, len(watches))
-	for i, w := range watches {
-		synced, objects := w.State()
-		in.Watches[i] = WatchInspection{Name: w.Name(), Synced: synced, Objects: objects}
+	states := t.watches.States()
+	in.Watches = make([]WatchInspection, len(states))
+	for i, state := range states {
+		in.Watches[i] = WatchInspection(state)
 	}
 	return in
 }

@@ -55,7 +55,7 @@ func TestCallsInFlightAreBoundedPerTarget(t *testing.T) {
 	h.Expect(most).To(BeEquivalentTo(3))
 }
 
-func TestWaitingForAPlaceHonoursTheContext(t *testing.T) {
+func TestWaitingForASeatHonoursTheContext(t *testing.T) {
 	h, a, key := connected(t, Options{Limits: func(ClusterKey) Limits { return Limits{MaxInFlight: 1} }})
 	a.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/one") {

@@ -150,7 +150,7 @@ func TestListsOfAllTargetsAreFewAtATime(t *testing.T) {
 	h.Eventually(h.cache.lists.Held).Should(BeZero())
 }
 
-func TestListsThatHangDoNotKeepThePlaces(t *testing.T) {
+func TestListsThatHangDoNotKeepTheSeats(t *testing.T) {
 	h := start(t, Options{Watch: WatchOptions{ListParallel: 2, SyncTimeout: time.Minute}})
 	hanging, a := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
 	hanging.setFault(hanging.hangWatches)
@@ -182,7 +182,7 @@ func TestWatchesOfAllTargetsAreOpenedFewAtATime(t *testing.T) {
 }
 
 // Targets that take the request for a watch and say nothing cannot keep others from going on with theirs.
-func TestWatchesThatHangDoNotKeepThePlaces(t *testing.T) {
+func TestWatchesThatHangDoNotKeepTheSeats(t *testing.T) {
 	h := start(t, Options{Watch: WatchOptions{OpenParallel: 2}})
 	hanging, a := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))
 	stuck := h.registerMany(4, hanging)

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -94,4 +96,69 @@ func TestRealKindThatIsNotServedAsMetadata(t *testing.T) {
 			h.Expect(asked.Load()).To(Equal(before), "it is remembered of the kind")
 		})
 	}
+}
+
+// What the metadata client sends is what an API server understands: it is written by client-go, and pinned here.
+func TestWireFormOfTheMetadataClient(t *testing.T) {
+	h, a, key := connected(t, Options{})
+	type sent struct {
+		method, path, contentType, accept string
+		query                             url.Values
+		body                              string
+	}
+	requests := make(chan sent, 1)
+	a.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/configmaps/one") {
+			return false
+		}
+		body, _ := io.ReadAll(r.Body)
+		requests <- sent{r.Method, r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Accept"), r.URL.Query(), string(body)}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"one"}}`)
+		return true
+	})
+	metadata, err := h.cache.GetMetadataClient(t.Context(), key)
+	h.Expect(err).NotTo(HaveOccurred())
+	one := metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("default")
+	const path = "/api/v1/namespaces/default/configmaps/one"
+	asMetadata := "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	force := true
+
+	apply := `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"b"}}`
+	_, err = one.Patch(t.Context(), "one", types.ApplyPatchType, []byte(apply), metav1.PatchOptions{
+		FieldManager: "trellis", Force: &force, DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
+	})
+	h.Expect(err).NotTo(HaveOccurred())
+	got := <-requests
+	h.Expect(got.method + " " + got.path).To(Equal("PATCH " + path))
+	h.Expect(got.contentType).To(Equal("application/apply-patch+yaml"))
+	h.Expect(got.accept).To(HavePrefix(asMetadata))
+	h.Expect(got.body).To(Equal(apply))
+	h.Expect(got.query).To(Equal(url.Values{
+		"fieldManager": {"trellis"}, "force": {"true"}, "dryRun": {"All"}, "fieldValidation": {"Strict"},
+	}))
+
+	for kind, contentType := range map[types.PatchType]string{
+		types.JSONPatchType:  "application/json-patch+json",
+		types.MergePatchType: "application/merge-patch+json",
+	} {
+		_, err = one.Patch(t.Context(), "one", kind, []byte("[]"), metav1.PatchOptions{FieldManager: "trellis"}, "status")
+		h.Expect(err).NotTo(HaveOccurred())
+		got = <-requests
+		h.Expect(got.method + " " + got.path).To(Equal("PATCH " + path + "/status"))
+		h.Expect(got.contentType).To(Equal(contentType))
+		h.Expect(got.query).To(Equal(url.Values{"fieldManager": {"trellis"}}))
+	}
+
+	uid, version, orphan := types.UID("u"), "5", metav1.DeletePropagationOrphan
+	h.Expect(one.Delete(t.Context(), "one", metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		PropagationPolicy: &orphan, DryRun: []string{metav1.DryRunAll},
+	})).To(Succeed())
+	got = <-requests
+	h.Expect(got.method + " " + got.path).To(Equal("DELETE " + path))
+	h.Expect(got.contentType).To(Equal("application/json"))
+	h.Expect(got.query).To(BeEmpty())
+	h.Expect(got.body).To(MatchJSON(`{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"],` +
+		`"preconditions":{"uid":"u","resourceVersion":"5"},"propagationPolicy":"Orphan"}`))
 }

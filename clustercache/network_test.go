@@ -42,7 +42,7 @@ func deafAddress(t *testing.T) string {
 	return ""
 }
 
-func TestAddressThatDropsPacketsHoldsUpNobody(t *testing.T) {
+func TestAddressThatDropsPacketsDelaysNoOtherTarget(t *testing.T) {
 	h := start(t, Options{Dial: DialOptions{Parallel: 8, ConnectParallel: 1, RetryMax: 100 * time.Millisecond}})
 	a := newAPIServer(t, newStore("uid-a"))
 	address := deafAddress(t)

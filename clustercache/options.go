@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/addresses"
+	"github.com/trellis-hub/trellis/clustercache/internal/registration"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
@@ -62,15 +63,18 @@ type Options struct {
 	// with ReasonQuotaExceeded until one of these is deleted. A registration that is used stays so until the end of the
 	// cache. Default 1000.
 	MaxRegistrations int
-	// read reads a registration Secret. Default newRegistration.
-	read func(*corev1.Secret, kubeconfig.Policy) *registration
+	// read reads a registration Secret. Default registration.Read.
+	read func(*corev1.Secret, kubeconfig.Policy) *registration.Registration
+
+	// transitionRefused is called for events that must not happen in a state. Tests fail then. Nil: nothing is.
+	transitionRefused func(from State, e stateEvent)
 
 	// VerifyIdentity is called with the UID of the kube-system namespace, after it was read and before anything else is
 	// sent to the target. An error refuses the target with ReasonIdentityChanged and the error's message, until the
 	// Secret changes or Recheck is called. Nil: the first UID that was seen is the right one.
 	VerifyIdentity func(ctx context.Context, cluster ClusterKey, uid types.UID, secretAnnotations map[string]string) error
 	// StillNeeded tells whether anyone still cleans up in a target whose registration is gone. It is asked once a second
-	// and must answer from memory. Nil: nobody does.
+	// and must answer from memory. Nil: none is.
 	StillNeeded func(cluster ClusterKey) bool
 	// DrainTimeout bounds how long StillNeeded can keep a connection. Default 5m.
 	DrainTimeout time.Duration
@@ -249,7 +253,7 @@ func (o Options) withDefaults() (Options, error) {
 	setDefault(&o.Watch.MaxObjects, 50_000)
 	setDefault(&o.MaxRegistrations, 1000)
 	if o.read == nil {
-		o.read = newRegistration
+		o.read = registration.Read
 	}
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
@@ -308,9 +312,6 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// lastApplied is where kubectl repeats an object's content, that of Secrets included.
-const lastApplied = corev1.LastAppliedConfigAnnotation
-
 // SecretCacheOptions returns the entry for Secrets in the options of the cache that is given as Options.Secrets: it
 // holds Secrets with the cluster-name label only, and of them what package kubeconfig needs.
 func SecretCacheOptions() cache.ByObject {
@@ -323,8 +324,7 @@ func SecretCacheOptions() cache.ByObject {
 
 func trimSecret(obj any) (any, error) {
 	if secret, ok := obj.(*corev1.Secret); ok {
-		delete(secret.Annotations, lastApplied)
-		kubeconfig.Trim(secret)
+		registration.Trim(secret)
 	}
 	return obj, nil
 }

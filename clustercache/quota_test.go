@@ -53,7 +53,7 @@ func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 }
 
 // A static target may have ten times as many.
-func TestRoomOfAStaticTarget(t *testing.T) {
+func TestQuotaOfAStaticTarget(t *testing.T) {
 	const most = 10
 	a := newAPIServer(t, newStore("uid-source"))
 	a.setTokens(map[string]string{"x": "hub"})

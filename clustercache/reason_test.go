@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
@@ -178,27 +177,4 @@ func TestFailureOfARotationLooksTheSame(t *testing.T) {
 	h.Eventually(func() string { return h.status(key).PendingMessage }).Should(Equal(transport.Unreachable))
 	h.Expect(h.status(key).PendingReason).To(Equal(ReasonUnreachable))
 	h.Expect(h.state(key)).To(Equal(StateConnected))
-}
-
-func TestReasonsAreLoggedAtABoundedRate(t *testing.T) {
-	g := NewWithT(t)
-	lines := 0
-	log := funcr.New(func(string, string) { lines++ }, funcr.Options{})
-	var l reasonLog
-	now := time.Now()
-	tell := func(after time.Duration, details string) int {
-		now = now.Add(after)
-		lines = 0
-		l.log(log, now, details)
-		return lines
-	}
-	g.Expect(tell(0, "a")).To(Equal(1))
-	g.Expect(tell(time.Second, "a")).To(BeZero())
-	g.Expect(tell(time.Second, "b")).To(BeZero())
-	g.Expect(tell(reasonEvery, "b")).To(Equal(1))
-	g.Expect(tell(reasonEvery, "b")).To(BeZero())
-	g.Expect(tell(sameReasonEvery, "b")).To(Equal(1))
-	l.again()
-	g.Expect(tell(time.Second, "b")).To(Equal(1), "the state has changed")
-	g.Expect(tell(sameReasonEvery, "")).To(BeZero())
 }

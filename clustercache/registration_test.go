@@ -15,7 +15,7 @@ import (
 func TestCacheHoldsNoMoreOfSecretsThanItNeeds(t *testing.T) {
 	g := NewWithT(t)
 	secret := registrationSecret(ClusterKey{Namespace: "garden", Name: "a"}, []byte("content"))
-	secret.Annotations = map[string]string{lastApplied: "content", "other": "stays"}
+	secret.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "content", "other": "stays"}
 	secret.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	g.Expect(trimSecret(secret)).To(BeIdenticalTo(secret))
 	g.Expect(secret.Data).NotTo(BeEmpty())
@@ -29,7 +29,7 @@ func TestCacheHoldsNoMoreOfSecretsThanItNeeds(t *testing.T) {
 func TestStatusShowsNoContentOfTheSecret(t *testing.T) {
 	h, a, key := connected(t, Options{})
 	secret := registrationSecret(key, a.kubeconfig("x"))
-	secret.Annotations = map[string]string{lastApplied: "content"}
+	secret.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "content"}
 	h.secrets.set(secret)
 	h.Eventually(func() string { return h.status(key).SecretResourceVersion }).Should(Equal("2"))
 	h.Expect(h.status(key).Annotations).To(BeEmpty())

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/trellis-hub/trellis/clustercache/internal/registration"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 )
 
@@ -34,12 +35,12 @@ func block(namespace string) *blockade {
 	return b
 }
 
-func (b *blockade) read(s *corev1.Secret, p kubeconfig.Policy) *registration {
+func (b *blockade) read(s *corev1.Secret, p kubeconfig.Policy) *registration.Registration {
 	if s.Namespace == b.namespace && (b.name == "" || s.Labels[kubeconfig.ClusterNameLabel] == b.name) {
 		b.reads.Add(1)
 		<-b.lifted
 	}
-	return newRegistration(s, p)
+	return registration.Read(s, p)
 }
 
 // startBlocked is start with a blockade that is lifted at the end.
@@ -65,7 +66,7 @@ func TestOneNamespaceCannotKeepOthersFromBeingRead(t *testing.T) {
 	a := newAPIServer(t, newStore("uid-a"))
 	h.expectState(h.register("a", a.kubeconfig("token")), StateConnected)
 	h.Expect(h.cache.List("hostile")).To(BeEmpty())
-	h.Expect(b.reads.Load()).To(BeEquivalentTo(h.cache.registry.pool.Held()))
+	h.Expect(b.reads.Load()).To(BeEquivalentTo(h.cache.registry.Reading()))
 	b.lift()
 	for _, key := range keys {
 		h.expectState(key, StateRefused)
@@ -105,7 +106,7 @@ func TestSecretThatGoesWhileItIsRead(t *testing.T) {
 	h.Eventually(b.reads.Load).Should(BeEquivalentTo(1))
 	h.unregister(key)
 	b.lift()
-	h.Eventually(h.cache.registry.pool.Held).Should(BeZero())
+	h.Eventually(h.cache.registry.Reading).Should(BeZero())
 	h.Expect(h.exists(key)()).To(BeFalse())
 	h.Expect(a.count("GET /version")).To(BeZero())
 }
@@ -199,9 +200,9 @@ func TestStartDoesNotWaitForWhatTakesLong(t *testing.T) {
 	}()
 
 	h.Eventually(h.exists(other)).Should(BeTrue(), "others are read meanwhile")
-	h.Eventually(ticks.asked(startTimeout)).Should(Equal(1))
+	h.Eventually(ticks.asked(registration.StartTimeout)).Should(Equal(1))
 	h.Eventually(b.reads.Load).Should(BeEquivalentTo(begun))
-	ticks.Step(startTimeout - 1)
+	ticks.Step(registration.StartTimeout - 1)
 	h.Eventually(func() int { return len(h.cache.List("hostile")) }).Should(Equal(begun), "these are overdue")
 	h.Consistently(h.cache.synced, "100ms").ShouldNot(BeClosed(), "the others have not even begun")
 	ticks.Step(1)
@@ -270,7 +271,7 @@ func TestSecretThatTakesTooLongToRead(t *testing.T) {
 	h.secrets.set(registrationSecret(key, []byte("garbage")))
 	h.Eventually(b.reads.Load).Should(BeEquivalentTo(1))
 	h.Eventually(clock.HasWaiters).Should(BeTrue())
-	clock.Step(parseTimeout)
+	clock.Step(registration.ReadTimeout)
 	h.Eventually(h.exists(key)).Should(BeTrue())
 	h.pass(clock, 0, key) // the loop begins with a timer of no time at all
 	h.Eventually(func() string { return h.status(key).Message }).Should(ContainSubstring("takes longer"))
@@ -351,8 +352,7 @@ func TestQuotaOfANamespace(t *testing.T) {
 	h.unregister(third)
 	h.unregister(other)
 	h.Eventually(func() int { return len(h.cache.List("")) }).Should(BeZero())
-	h.Expect(h.cache.registry.namespaces).To(BeEmpty())
-	h.Expect(h.cache.registry.entries).To(BeEmpty())
+	h.Expect(h.cache.registry.Empty()).To(BeTrue())
 }
 
 // One that gets a place when another one is deleted counts as refused until it was read. It may be deleted before.
@@ -373,7 +373,7 @@ func TestQuotaOfASecretThatGoesBeforeItIsRead(t *testing.T) {
 	h.expectEvent(second, EventGone)
 	h.Expect(h.cache.refused).To(BeEmpty())
 	b.lift()
-	h.Eventually(h.cache.registry.pool.Held).Should(BeZero())
+	h.Eventually(h.cache.registry.Reading).Should(BeZero())
 	h.Expect(h.exists(second)()).To(BeFalse())
 	_, err := h.cache.GetClient(t.Context(), second)
 	h.Expect(err).To(MatchError(ErrClusterUnknown))
@@ -419,7 +419,9 @@ func TestQuotaOfASecretThatIsReplaced(t *testing.T) {
 	h.expectOverQuota(third)
 	replaced := aged(first, 0, a.kubeconfig("x"))
 	replaced.UID, replaced.ResourceVersion = types.UID("another"), "100"
-	h.cache.observeSecret(h.cache.ctx, replaced, false)
+	h.secrets.mu.Lock()
+	h.secrets.handlers[0].OnUpdate(nil, replaced)
+	h.secrets.mu.Unlock()
 	h.expectState(third, StateConnected)
 	h.expectOverQuotaEventually(first)
 }

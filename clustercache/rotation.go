@@ -2,164 +2,144 @@ package clustercache
 
 import (
 	"context"
+	"errors"
 	"time"
 
-	"github.com/trellis-hub/trellis/clustercache/internal/transport"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trellis-hub/trellis/clustercache/internal/connection"
+	"github.com/trellis-hub/trellis/clustercache/internal/registration"
+	"github.com/trellis-hub/trellis/clustercache/internal/subscription"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
 
-// Modes of attempts.
+// Modes of attempts. They are values of a label of metrics.
 const (
-	modeConnect    = "connect"    // there is no connection
-	modeResume     = "resume"     // there is one that was lost a moment ago
-	modeToken      = "token"      // only the token differs: it is changed in the connection that serves
-	modeGeneration = "generation" // a new connection is built beside the one that serves
+	modeConnect = "connect"    // there is no connection
+	modeResume  = "resume"     // there is one that was lost a moment ago
+	modeToken   = "token"      // only the token differs: it is changed in the connection that serves
+	modeReplace = "generation" // a new connection is built beside the one that serves
 )
 
-func modeOf(g *connection, r *registration) string {
+func modeOf(conn *connection.Connection, r *registration.Registration) string {
 	switch {
-	case g == nil:
+	case conn == nil:
 		return modeConnect
-	case g.access.equalButToken(r.access):
+	case conn.Access().EqualButToken(r.Access):
 		return modeToken
 	}
-	return modeGeneration
+	return modeReplace
 }
 
-// startAttempt begins to turn the registration into the connection: a first one, one with another token, or a new
-// generation beside the one that serves.
-func (t *target) startAttempt(g *connection) {
+// startAttempt begins to turn the registration into the connection: a first one, one with another token, or a new one
+// beside the one that serves.
+func (t *target) startAttempt(conn *connection.Connection) {
 	r := t.loop.registration
 	ctx, cancel := context.WithCancel(t.ctx)
-	a := &attempt{registration: r, mode: modeOf(g, r), cancel: cancel}
-	t.loop.attempt = a
-	held := t.loop.lost
-	if held != nil {
+	a := &attempt{registration: r, mode: modeOf(conn, r), cancel: cancel}
+	attempts := &t.loop.attempts
+	attempts.underWay = a
+	lost := t.loop.lost
+	if lost != nil {
 		a.mode = modeResume
 	}
-	number := t.loop.generations + 1
-	first := !t.loop.tried
-	t.loop.tried = true
+	number := t.loop.connections + 1
+	first := !attempts.started
+	attempts.started = true
+	verify := func(ctx context.Context, uid types.UID) error { return t.verifyIdentity(ctx, uid, r) }
 	t.work.Go(func() {
 		defer cancel()
 		result := attemptResult{attempt: a}
 		if first {
-			_ = t.cache.firstDials.wait(ctx, t.key) // the end of ctx shows below
+			_ = t.cache.firstDials.Wait(ctx, t.key) // the end of ctx shows below
 		}
 		switch a.mode {
 		case modeConnect:
-			result.gen, result.err = t.connect(ctx, number, r, nil)
+			result.next, result.err = t.dialer.Dial(ctx, number, r.Access, verify, nil)
 		case modeResume:
-			result.resumes = held.gen
-			result.version, result.err = t.meetAgain(ctx, held.gen, r)
+			result.resumes = lost.connection
+			result.version, result.err = t.dialer.Reconnect(ctx, lost.connection, verify)
 		case modeToken:
-			result.err = t.changeToken(ctx, g, r)
+			result.err = t.dialer.TryToken(ctx, conn, r.Access, verify)
 		default:
-			result.gen, result.bindings, result.err = t.buildNext(ctx, number, r, g)
+			result.next, result.replacement, result.err = t.replace(ctx, conn, func() (*connection.Connection, error) {
+				return t.dialer.Dial(ctx, number, r.Access, verify, conn)
+			})
 		}
-		t.attempts <- result // has room for the only attempt under way
+		t.attempts <- result // buffered for the only attempt under way
 		t.poke()
 	})
 }
 
-// changeToken tries a new token beside the one that serves, over the same connection: it goes with each request, and
-// to meet the target once more would take a handshake, and as long as that takes. Who is there at the other end is
-// known.
-func (t *target) changeToken(ctx context.Context, g *connection, r *registration) error {
-	ctx = transport.WithToken(ctx, r.access.token())
-	return t.cache.probes.do(ctx, t.key, t.cache.options.Dial.ConnectTimeout, func(ctx context.Context) error {
-		uid, err := g.identity(ctx)
-		if err != nil || uid == g.uid {
-			return err
+// verifyIdentity tells whether a cluster with a UID is the right one.
+func (t *target) verifyIdentity(ctx context.Context, uid types.UID, r *registration.Registration) error {
+	if t.cache.options.VerifyIdentity == nil {
+		if known := t.snapshot().UID; known != "" && known != uid {
+			return connection.Failed(ReasonIdentityChanged,
+				"the kubeconfig leads to the cluster with UID %s, before it was %s", uid, known)
 		}
-		return t.verifyIdentity(ctx, uid, r)
-	})
+		return nil
+	}
+	err := t.cache.options.VerifyIdentity(ctx, t.key, uid, r.Annotations)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrIdentityUndecided), ctx.Err() != nil:
+		return connection.Failed(ReasonUnreachable, "cannot verify the identity of the cluster: %w", err)
+	default:
+		return connection.Failed(ReasonIdentityChanged, "%w", err)
+	}
 }
 
-// buildNext builds a generation beside the one that serves, and waits until its watches have what those of the other
+// replace builds a connection beside the one that serves, and waits until its watches have what those of the other
 // have.
-func (t *target) buildNext(
-	ctx context.Context, number int64, r *registration, g *connection,
-) (next *connection, bindings map[*watch]*watching.Binding, err error) {
+func (t *target) replace(
+	ctx context.Context, serving *connection.Connection, dial func() (*connection.Connection, error),
+) (next *connection.Connection, replacement *subscription.Replacement, err error) {
 	done, err := t.rotations.Acquire(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { done(err == nil) }()
-	if next, err = t.connect(ctx, number, r, g); err != nil {
+	if next, err = dial(); err != nil {
 		return nil, nil, err
 	}
-	watches := t.streams()
-	bindings = make(map[*watch]*watching.Binding, len(watches))
-	var awaited []awaitedWatch
-	for _, w := range watches {
-		b := watching.Bind(w.Stream, next.watching)
-		bindings[w] = b
-		if w.Synced() {
-			awaited = append(awaited, awaitedWatch{w, b})
-		}
-		b.Start(&t.work)
-	}
-	if err = t.awaitWatches(ctx, g, awaited); err != nil {
-		next.stop(ErrConnectionReplaced)
-		return nil, nil, err
-	}
-	return next, bindings, nil
-}
-
-// awaitedWatch is a watch that works, with the binding that is to take over.
-type awaitedWatch struct {
-	*watch
-	next *watching.Binding
-}
-
-// awaitWatches waits until the bindings of a new generation have their initial lists, or the old generation is of no
-// use any more.
-func (t *target) awaitWatches(ctx context.Context, old *connection, watches []awaitedWatch) error {
+	replacement = t.watches.Replace(next.Watching())
 	deadline := t.clock.NewTimer(t.cache.options.Watch.SyncTimeout)
 	defer deadline.Stop()
-	for _, w := range watches {
-		var err error
-		select {
-		case err = <-w.next.Outcome():
-		case <-w.Done():
-		case <-old.ctx.Done():
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-deadline.C():
-			err = watching.ErrStalled
-		}
-		if err == nil {
-			continue
-		}
+	name, err := replacement.Await(ctx, serving.Done(), deadline.C())
+	if err == nil {
+		return next, replacement, nil
+	}
+	next.Stop(ErrConnectionReplaced)
+	if name != "" {
 		reason := ReasonUnreachable
 		if watching.IsAnswer(err) {
 			reason = ReasonForbidden
 		}
-		return failed(reason, "the new connection cannot watch %q as the present one does: %w", w.Name(), err)
+		err = connection.Failed(reason, "the new connection cannot watch %q as the present one does: %w", name, err)
 	}
-	return nil
+	return nil, nil, err
 }
 
 // attempted takes the result of an attempt.
 func (t *target) attempted(result attemptResult) {
 	a := result.attempt
 	a.cancel()
-	t.loop.attempt = nil
+	t.loop.attempts.underWay = nil
 	if t.loop.asleep {
-		if result.gen != nil {
-			result.gen.stop(ErrClusterNotConnected)
+		if result.next != nil {
+			result.next.Stop(ErrClusterNotConnected)
 		}
 		return
 	}
-	g := t.current()
+	conn := t.current()
 	if t.fenced(result.err) {
 		if !a.outdated {
 			t.retryWithin(t.cache.options.Dial.RetryMax)
 		}
-		if g == nil {
-			t.update(func(s *Status) { s.NextAttempt = t.loop.nextAttempt })
+		if conn == nil {
+			t.update(func(s *draft) { s.NextAttempt = t.loop.attempts.next })
 		}
 		return
 	}
@@ -167,72 +147,73 @@ func (t *target) attempted(result attemptResult) {
 		t.resumed(result)
 		return
 	}
-	if result.err == nil && result.gen == nil && g == nil {
-		result.err = failed(ReasonUnreachable, "the connection was lost while its token was changed")
+	if result.err == nil && result.next == nil && conn == nil {
+		result.err = connection.Failed(ReasonUnreachable, "the connection was lost while its token was changed")
 	}
-	if !a.registration.access.equal(t.loop.registration.access) {
-		if result.gen != nil {
-			result.gen.stop(ErrConnectionReplaced)
+	if !a.registration.Access.Equal(t.loop.registration.Access) {
+		if result.next != nil {
+			result.next.Stop(ErrConnectionReplaced)
 		}
 		return // it was for a registration that is outdated
 	}
-	t.cache.metrics.attempted(a.mode, result.err)
+	if a.mode == modeConnect {
+		t.cache.metrics.Connected(result.err)
+	} else {
+		t.cache.metrics.Rotated(a.mode, result.err)
+	}
 	if result.err != nil && a.outdated {
 		return // the next one is due at once
 	}
 	if result.err != nil {
-		t.attemptFailed(g, result.err)
+		t.attemptFailed(conn, result.err)
 		return
 	}
-	t.loop.retry = 0
-	if result.gen == nil {
-		t.installToken(g, a.registration)
+	t.loop.attempts.backoff = 0
+	if result.next == nil {
+		t.installToken(conn, a.registration)
 	} else {
-		t.install(result.gen, result.bindings, g)
+		t.install(result.next, result.replacement, conn)
 	}
 }
 
-// installToken lets the generation that serves go on with another token.
-func (t *target) installToken(g *connection, r *registration) {
-	g.transport.SetToken(r.access.token())
-	next := *g
-	next.access = r.access
-	t.setConnection(&next)
-	t.loop.failures, t.loop.nextProbe = 0, t.clock.Now() // what probes found with the old token says nothing
-	t.update(func(s *Status) { s.inUse(t.loop.registration) }, EventRotated)
+// installToken lets the connection that serves go on with another token.
+func (t *target) installToken(conn *connection.Connection, r *registration.Registration) {
+	conn.SetToken(r.Access)
+	t.loop.probes.failures, t.loop.probes.next = 0, t.clock.Now() // what probes found with the old token says nothing
+	t.update(func(s *draft) { s.inUse(t.loop.registration) }, EventRotated)
 }
 
-// install lets a generation serve.
-func (t *target) install(next *connection, bindings map[*watch]*watching.Binding, previous *connection) {
-	now := t.clock.Now()
-	t.loop.generations, t.loop.failures, t.loop.fenced = next.number, 0, false
-	t.loop.nextProbe = now.Add(jitter(t.cache.options.Probe.Interval))
+// install lets a connection serve.
+func (t *target) install(next *connection.Connection, replacement *subscription.Replacement,
+	previous *connection.Connection) {
+	now, peer := t.clock.Now(), next.Peer()
+	t.loop.connections, t.loop.probes.failures, t.loop.probes.fenced = next.Number(), 0, false
+	t.loop.probes.next = now.Add(jitter(t.cache.options.Probe.Interval))
 	t.suspected.Store(false)
-	t.loop.unsure = true
+	t.loop.history.unverified = true
 	t.throttle.Load().Reset()
 	event := EventConnected
 	if previous != nil {
 		event = EventRotated
 	}
-	server := next.access.server()
+	server := ServerID(next.Access().ServerID())
 	t.mu.Lock()
 	t.gen = next
-	if t.status.UID != next.uid {
-		t.past = history{} // of another cluster
+	if t.status.UID != peer.UID {
+		t.history = connection.History{} // of another cluster
 	}
 	// Whoever gets the new connection must not take it for the old cluster, so its identity is published with it.
-	t.status.Generation, t.status.UID, t.status.Server = next.number, next.uid, server
+	t.status.Generation, t.status.UID, t.status.Server = next.Number(), peer.UID, server
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
 	t.cache.availability.Connected(t.key, now)
-	for w, b := range bindings {
-		w.boundTo = next.number
-		w.Promote(b)
+	if replacement != nil {
+		replacement.Promote()
 	}
-	t.bind(next)
-	t.update(func(s *Status) {
-		t.establish(s)
-		s.KubernetesVersion, s.NextAttempt = next.version, time.Time{}
+	t.watches.Bind(next.Watching())
+	t.update(func(s *draft) {
+		s.establish()
+		s.KubernetesVersion, s.NextAttempt = peer.Version, time.Time{}
 		s.inUse(t.loop.registration)
 	}, event)
 	if previous != nil {
@@ -240,8 +221,8 @@ func (t *target) install(next *connection, bindings map[*watch]*watching.Binding
 	}
 }
 
-// retire ends a generation once the calls that were made through it have had their time.
-func (t *target) retire(g *connection) {
+// retire ends a connection once the calls that were made through it have had their time.
+func (t *target) retire(conn *connection.Connection) {
 	grace := t.clock.NewTimer(t.throttle.Load().Timeout())
 	t.work.Go(func() {
 		defer grace.Stop()
@@ -249,30 +230,30 @@ func (t *target) retire(g *connection) {
 		case <-grace.C():
 		case <-t.ctx.Done():
 		}
-		g.stop(ErrConnectionReplaced)
+		conn.Stop(ErrConnectionReplaced)
 	})
 }
 
 // attemptFailed says why there is no new connection, and when it is tried again.
-func (t *target) attemptFailed(g *connection, err error) {
-	reason, message, details := explain(err, t.loop.registration.access)
-	t.reasons.log(t.log, t.clock.Now(), details)
+func (t *target) attemptFailed(conn *connection.Connection, err error) {
+	reason, message, details := connection.Explain(err, t.loop.registration.Access)
+	t.reasons.Log(t.log, t.clock.Now(), details)
 	if reason == ReasonIdentityChanged {
-		t.refuseIdentity(g, message)
+		t.refuseIdentity(conn, message)
 		return
 	}
 	if reason != ReasonUnreachable {
 		t.endGrace() // it is there, and says no
-	} else if g == nil {
+	} else if conn == nil {
 		message = t.explainOutage(message, t.clock.Now())
 	}
 	limit := t.cache.options.Dial.RetryMax
-	if reason != ReasonUnreachable || g != nil {
+	if reason != ReasonUnreachable || conn != nil {
 		limit = t.cache.options.Dial.RefusedRetryMax
 	}
 	t.retryWithin(limit)
 
-	if g == nil {
+	if conn == nil {
 		t.mu.Lock()
 		t.health.LastProbeTime = t.clock.Now()
 		t.health.ConsecutiveFailures++
@@ -282,57 +263,56 @@ func (t *target) attemptFailed(g *connection, err error) {
 	var events []EventType
 	shown := before.State == StateDisconnected && before.Reason == reason && before.Message == message
 	pending := before.PendingReason == reason && before.PendingMessage == message
-	if g == nil && !shown || g != nil && !pending {
+	if conn == nil && !shown || conn != nil && !pending {
 		events = []EventType{EventProbed}
 	}
-	t.update(func(s *Status) {
-		if g != nil {
+	t.update(func(s *draft) {
+		if conn != nil {
 			s.PendingReason, s.PendingMessage = reason, message
 			return
 		}
-		s.NextAttempt = t.loop.nextAttempt
-		t.transition(s, onUnreachable)
-		s.Reason, s.Message = reason, message
+		s.NextAttempt = t.loop.attempts.next
+		s.transitionTo(onUnreachable, reason, message)
 	}, events...)
 }
 
 // retryWithin has the next attempt wait twice as long as the one before, but no longer than limit.
 func (t *target) retryWithin(limit time.Duration) {
-	t.loop.retry = min(max(2*t.loop.retry, retryMin), limit)
-	t.loop.nextAttempt = t.clock.Now().Add(jitter(t.loop.retry))
+	t.loop.attempts.backoff = min(max(2*t.loop.attempts.backoff, retryMin), limit)
+	t.loop.attempts.next = t.clock.Now().Add(jitter(t.loop.attempts.backoff))
 }
 
 // refuseIdentity stops everything until someone decides.
-func (t *target) refuseIdentity(g *connection, message string) {
-	t.loop.blocked = true
-	t.drop(g, onRefused, ReasonIdentityChanged, message)
+func (t *target) refuseIdentity(conn *connection.Connection, message string) {
+	t.loop.identityRefused = true
+	t.drop(conn, onRefused, ReasonIdentityChanged, message)
 }
 
 // drop ends the connection, if there is one, for a reason that only this target has: the network has nothing to do
 // with it.
-func (t *target) drop(g *connection, e stateEvent, reason, message string) {
+func (t *target) drop(conn *connection.Connection, e stateEvent, reason, message string) {
 	t.cache.availability.Removed(t.key, t.clock.Now())
-	t.disconnect(g, e, reason, message)
+	t.disconnect(conn, e, reason, message)
 }
 
 // disconnect ends the connection, if there is one, and says why. If the registration has had a fault while the
 // connection went on, that is why there will be no other.
-func (t *target) disconnect(g *connection, e stateEvent, reason, message string) {
-	if fault := t.loop.registration.fault; fault != nil && t.loop.removedAt.IsZero() {
+func (t *target) disconnect(conn *connection.Connection, e stateEvent, reason, message string) {
+	if fault := t.loop.registration.Fault; fault != nil && t.loop.removedAt.IsZero() {
 		e, reason, message = onRefused, string(fault.Reason), fault.Message
 	}
 	event := EventProbed
-	if g != nil {
+	if conn != nil {
 		event = EventDisconnected
 		t.setConnection(nil)
-		g.stop(ErrClusterNotConnected)
+		conn.Stop(ErrClusterNotConnected)
 	}
 	t.closeLost()
-	t.update(func(s *Status) {
+	t.update(func(s *draft) {
 		s.Held = false
-		t.transition(s, e)
-		s.Reason, s.Message, s.NextAttempt = reason, message, time.Time{}
+		s.transitionTo(e, reason, message)
+		s.NextAttempt = time.Time{}
 		s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
-		s.SecretResourceVersion = t.loop.registration.resourceVersion
+		s.SecretResourceVersion = t.loop.registration.ResourceVersion
 	}, event)
 }

@@ -18,25 +18,24 @@ func (t *target) askAsleep() {
 
 // sleep ends all that goes on in the target.
 func (t *target) sleep() {
-	if t.loop.attempt != nil {
-		t.loop.attempt.cancel()
+	if t.loop.attempts.underWay != nil {
+		t.loop.attempts.underWay.cancel()
 	}
 	event := EventProbed
-	if g := t.current(); g != nil {
+	if conn := t.current(); conn != nil {
 		event = EventDisconnected
 		t.setConnection(nil)
-		g.stop(ErrClusterNotConnected)
+		conn.Stop(ErrClusterNotConnected)
 	}
 	t.closeLost()
 	t.suspected.Store(false)
-	t.loop.failures = 0
+	t.loop.probes.failures = 0
 	t.cache.availability.Removed(t.key, t.clock.Now())
 	t.mu.Lock()
 	t.health.ConsecutiveFailures = 0
 	t.mu.Unlock()
-	t.update(func(s *Status) {
-		t.transition(s, onHibernated)
-		s.Reason, s.Message = ReasonHibernated, messageHibernated
+	t.update(func(s *draft) {
+		s.transitionTo(onHibernated, ReasonHibernated, messageHibernated)
 		s.Held, s.NextAttempt = false, time.Time{}
 	}, event)
 }
@@ -44,18 +43,15 @@ func (t *target) sleep() {
 // awake has the target dialled at once.
 func (t *target) awake() {
 	t.retryNow()
-	t.update(func(s *Status) {
-		r := t.loop.registration
+	r := t.loop.registration
+	t.update(func(s *draft) {
 		switch {
 		case s.State == StateDraining:
-			t.transition(s, onAwakened)
-			s.drains()
-		case r != nil && r.fault != nil:
-			t.transition(s, onRefused)
-			s.Reason, s.Message = string(r.fault.Reason), r.fault.Message
+			s.transitionTo(onAwakened, ReasonRegistrationGone, messageDraining)
+		case r != nil && r.Fault != nil:
+			s.transitionTo(onRefused, string(r.Fault.Reason), r.Fault.Message)
 		default:
-			t.transition(s, onAwakened)
-			s.Reason, s.Message = "", ""
+			s.transitionTo(onAwakened, "", "")
 		}
 	}, EventProbed)
 }

@@ -63,7 +63,7 @@ func (h *handling) end(s *eventSource) {
 }
 
 // OldestHandling returns when the event was handed out that a consumer has been dealing with for the longest time,
-// zero if all wait for the next one. Until a consumer asks for the next one it hears of nothing.
+// zero if all wait for the next one. Until a consumer asks for the next one it receives nothing.
 func (c *Cache) OldestHandling() time.Time {
 	c.handling.mu.Lock()
 	defer c.handling.mu.Unlock()

@@ -55,7 +55,7 @@ func TestWhoDealsWithAnEventForLongIsKnown(t *testing.T) {
 	h.Expect(oldest()).To(BeZero())
 }
 
-func TestConsumerThatNeverReadsHoldsUpNobody(t *testing.T) {
+func TestConsumerThatNeverReadsDelaysNoOther(t *testing.T) {
 	h := start(t, Options{})
 	a := newAPIServer(t, newStore("uid-a"))
 	lazy := h.cache.GetClusterSource("lazy")

@@ -2,6 +2,8 @@ package clustercache
 
 import "fmt"
 
+const messageDraining = "the registration is gone; the connection serves those who clean up"
+
 // stateEvent is what changes the state of a target. Unlike an EventType it is not for consumers.
 type stateEvent int
 
@@ -99,19 +101,45 @@ var transitions = map[State]map[stateEvent]State{
 	},
 }
 
-// badTransition is called for an event that must not happen in a state. Tests replace it.
-var badTransition = func(t *target, from State, e stateEvent) {
-	t.log.Error(nil, "The state of the target does not allow an event; it stays as it is", "state", from, "event",
-		e.String())
+// draft is a status that is being changed.
+type draft struct {
+	*Status
+	refused []stateEvent // which the state did not allow
 }
 
-// transition changes the state by an event, and returns the new one. It is called with t.mu held.
-func (t *target) transition(s *Status, e stateEvent) State {
-	next, allowed := transitions[s.State][e]
+// transition changes the state by an event. It returns false if the state does not allow the event, and stays as it is:
+// that is a fault of this package.
+func (d *draft) transition(e stateEvent) bool {
+	next, allowed := transitions[d.State][e]
 	if !allowed {
-		badTransition(t, s.State, e)
-		return s.State
+		d.refused = append(d.refused, e)
+		return false
 	}
-	s.State = next
-	return next
+	d.State = next
+	return true
+}
+
+// transitionTo changes the state by an event, and says why, if the state allows it.
+func (d *draft) transitionTo(e stateEvent, reason, message string) {
+	if d.transition(e) {
+		d.Reason, d.Message = reason, message
+	}
+}
+
+// register notes that a registration can be used. A target that is disconnected stays so until the attempt that this
+// causes has ended.
+func (d *draft) register() {
+	if d.transition(onRegistered) && d.State == StateConnecting {
+		d.Reason, d.Message = "", ""
+	}
+}
+
+// establish notes that there is a connection.
+func (d *draft) establish() {
+	if !d.transition(onEstablished) {
+		return
+	}
+	if d.Reason, d.Message = ReasonConnected, ""; d.State == StateDraining {
+		d.Reason, d.Message = ReasonRegistrationGone, messageDraining
+	}
 }

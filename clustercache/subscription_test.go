@@ -46,7 +46,7 @@ func TestSubscriptionsShareAStream(t *testing.T) {
 	}
 }
 
-func TestNobodyEndsTheSubscriptionOfAnother(t *testing.T) {
+func TestSubscriptionIsEndedOnlyByItsOwner(t *testing.T) {
 	h, a, key := connected(t, Options{})
 	closes, stays := newRecorder(), newRecorder()
 	opened := h.watch(key, configMaps("opens", closes))

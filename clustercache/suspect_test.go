@@ -58,17 +58,17 @@ func TestSocketOfAProbeIsNoReasonToProbe(t *testing.T) {
 	probed := closing(a)
 	key := h.register("a", a.kubeconfig("x"))
 	h.expectState(key, StateConnected)
-	h.Consistently(probed).WithTimeout(3*hurry).Should(HaveLen(1), "connecting opens several sockets")
+	h.Consistently(probed).WithTimeout(3*probePause).Should(HaveLen(1), "connecting opens several sockets")
 
 	h.cache.target(key).suspect()
 	h.Eventually(probed).Should(HaveLen(2))
-	h.Consistently(probed).WithTimeout(6*hurry).Should(HaveLen(2), "what was asked is answered")
+	h.Consistently(probed).WithTimeout(6*probePause).Should(HaveLen(2), "what was asked is answered")
 
 	h.read(key)
 	h.Eventually(func() int { return len(probed()) }).Should(BeNumerically(">", 2), "a socket of a call may lead elsewhere")
 }
 
-func TestProbesByHintsThatComeToNothingBecomeRare(t *testing.T) {
+func TestProbesBySuspicionsThatComeToNothingBecomeRare(t *testing.T) {
 	h := start(t, seldom())
 	a := newAPIServer(t, newStore("uid-a"))
 	probed := closing(a)
@@ -79,7 +79,7 @@ func TestProbesByHintsThatComeToNothingBecomeRare(t *testing.T) {
 		return probed()
 	}).Should(HaveLen(4))
 	times := probed()
-	for i, pause := range []time.Duration{2 * hurry, 4 * hurry} {
+	for i, pause := range []time.Duration{2 * probePause, 4 * probePause} {
 		h.Expect(times[i+2].Sub(times[i+1])).To(BeNumerically(">=", pause), "between probe %d and the next", i+2)
 	}
 }

@@ -4,16 +4,18 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"github.com/trellis-hub/trellis/clustercache/internal/follow"
+	"github.com/trellis-hub/trellis/clustercache/internal/connection"
+	"github.com/trellis-hub/trellis/clustercache/internal/registration"
 	"github.com/trellis-hub/trellis/clustercache/internal/seats"
+	"github.com/trellis-hub/trellis/clustercache/internal/subscription"
 	"github.com/trellis-hub/trellis/clustercache/internal/transport"
 	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 	"github.com/trellis-hub/trellis/metrics"
@@ -22,8 +24,9 @@ import (
 const (
 	// retryMin is the shortest pause before a failed connection attempt is repeated.
 	retryMin = time.Second
-	// hurry is the pause before a probe that follows a failed one, and the shortest before one that follows a hint.
-	hurry = 500 * time.Millisecond
+	// probePause is the pause before a probe that follows a failed one, and the shortest before one that a suspicion
+	// causes.
+	probePause = 500 * time.Millisecond
 	// drainCheck is how often Options.StillNeeded is asked.
 	drainCheck = time.Second
 )
@@ -38,17 +41,14 @@ type target struct {
 	clock    clock.WithTickerAndDelayedExecution
 	throttle atomic.Pointer[transport.Throttle]
 
-	// These are the shares of the target in places that all targets share. An identification is the second step
-	// of connecting.
-	identifications, lists, openings, rotations *seats.Flow
-	// quota is what its watches may keep, and budget what they may read and decode at a time.
-	quota  *watching.Quota
-	budget *follow.Share
+	dialer    *connection.Dialer
+	watches   *subscription.Set
+	rotations *seats.Flow     // the share of the target in the seats for rotations
+	quota     *watching.Quota // bounds what its watches keep
 
-	meter     *transport.Meter
-	connects  atomic.Uint64       // how often it came to be connected
-	probeTime prometheus.Observer // nil if there is no histogram of each target
-	reasons   reasonLog
+	meter    *transport.Meter
+	connects atomic.Uint64 // how often it came to be connected
+	reasons  connection.FailureLog
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -56,59 +56,69 @@ type target struct {
 
 	wake      chan struct{} // there is something new in the inbox or among the watches
 	attempts  chan attemptResult
-	probes    chan probeResult
+	probes    chan connection.ProbeResult
 	suspected atomic.Bool // a call failed in a way that may mean that the connection is dead
 
 	mu      sync.RWMutex
 	inbox   inbox
 	status  Status
 	health  HealthCheckingState
-	gen     *connection
-	watches map[watchKey]*watch
-	asking  []func() // those who asked whether the target answers
-	past    history
+	gen     *connection.Connection // the one that serves, or nil
+	asking  []func()               // those who asked whether the target answers
+	history connection.History
 
 	loop loopState
 }
 
-// inbox is what others tell the loop.
+// inbox is what others send to the loop.
 type inbox struct {
-	registration *registration // the newest, or nil
-	removed      bool          // the registration is gone
+	registration *registration.Registration // the newest, or nil
+	removed      bool                       // the registration is gone
 	recheck      bool
 }
 
 // loopState is only touched by the loop.
 type loopState struct {
-	registration *registration
-	removedAt    time.Time // zero while the registration exists
-	blocked      bool      // the identity was refused
-	asleep       bool      // it is meant to be away
-	generations  int64     // how many there were
+	registration    *registration.Registration
+	removedAt       time.Time       // zero while the registration exists
+	identityRefused bool            // nothing is tried until someone decides
+	asleep          bool            // it is meant to be away
+	connections     int64           // how many there were
+	lost            *lostConnection // was lost a moment ago, or nil
+	attempts        attemptState
+	probes          probeState
+	history         historyState
+}
 
-	lost *lostConnection // was lost a moment ago, or nil
+// attemptState is about connection attempts, of which one at most is under way.
+type attemptState struct {
+	underWay *attempt // or nil
+	started  bool     // there was one, so the next is not the first
+	next     time.Time
+	backoff  time.Duration // the last pause between two of them; zero if the next one is due at once
+}
 
-	tried       bool     // there was an attempt
-	attempt     *attempt // under way, or nil
-	nextAttempt time.Time
-	retry       time.Duration
+// probeState is about probes, of which one at most is under way.
+type probeState struct {
+	underWay     bool
+	bySuspicion  bool // the one under way, or the last one, was started by a suspicion
+	count        int
+	next         time.Time
+	failures     int           // in a row
+	suspectPause time.Duration // after a probe, before one that a suspicion starts
+	fenced       bool          // the hub did not let out the last one, and would not let out another one at once
+}
 
-	probing      bool
-	nextProbe    time.Time
-	suspected    bool          // the probe under way was started by a hint
-	suspectPause time.Duration // after a probe, before one that a hint starts
-	fenced       bool          // the last probe was not let out, so another one at once would not be either
-	failures     int
-	probeNo      int
-
-	unsure    bool      // the connection was lost or suspected since the target's history was looked at
-	rewound   bool      // the target went back in time, and it was too early to act on that
-	rewoundAt time.Time // when that was acted on last
+// historyState is about the past of the target.
+type historyState struct {
+	unverified bool      // the connection was lost or suspected since the history was compared
+	rewound    bool      // the target went back in time, and it was too early to act on that
+	rewoundAt  time.Time // when that was acted on last
 }
 
 // attempt is a connection attempt, or a rotation, under way.
 type attempt struct {
-	registration *registration
+	registration *registration.Registration
 	mode         string
 	cancel       context.CancelFunc
 	// outdated is true if there was a reason to try again since it began. Its failure says nothing then: the identity that
@@ -118,53 +128,76 @@ type attempt struct {
 
 type attemptResult struct {
 	attempt *attempt
-	// gen is the new generation, with bindings that collect for it; nil if only the token changed.
-	gen      *connection
-	bindings map[*watch]*watching.Binding
-	err      error
-	// resumes is the connection that was held and could go on, with the version that the target has now.
-	resumes *connection
+	// next is the new connection, with what its watches have collected; nil if only the token changed.
+	next        *connection.Connection
+	replacement *subscription.Replacement
+	err         error
+	// resumes is the connection that was suspended and could go on, with the version that the target has now.
+	resumes *connection.Connection
 	version string
 }
 
-func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration) *target {
+func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration.Registration) *target {
 	now := c.options.Clock.Now()
 	t := &target{
-		key:   key,
-		cache: c,
-		log:   c.options.Logger.WithValues("target", metrics.TargetName(key)),
-		meter: transport.NewMeter(&c.metrics.traffic),
-		clock: c.options.Clock,
-
-		identifications: c.identifications.Flow(key), lists: c.lists.Flow(key),
-		openings: c.openings.Flow(key), rotations: c.rotations.Flow(key),
-
-		wake:     make(chan struct{}, 1),
-		attempts: make(chan attemptResult, 1),
-		probes:   make(chan probeResult, 1),
-		inbox:    inbox{registration: r},
-		status:   Status{Cluster: key, State: StateConnecting, Since: now},
-		watches:  map[watchKey]*watch{},
+		key:       key,
+		cache:     c,
+		log:       c.options.Logger.WithValues("target", metrics.TargetName(key)),
+		meter:     transport.NewMeter(&c.metrics.Traffic),
+		clock:     c.options.Clock,
+		rotations: c.rotations.Flow(key),
+		wake:      make(chan struct{}, 1),
+		attempts:  make(chan attemptResult, 1),
+		probes:    make(chan connection.ProbeResult, 1),
+		inbox:     inbox{registration: r},
+		status:    Status{Cluster: key, State: StateConnecting, Since: now},
 	}
 	t.quota = watching.NewQuota(c.options.maxKept(key), c.pools[key.Namespace], t.quotaChanged)
-	t.budget = c.budget.Share(key)
 	t.status.describe(r)
 	t.throttle.Store(c.options.throttle(key, t.broke))
-	t.probeTime = c.metrics.probeTimeOf(key)
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	t.watches = subscription.NewSet(t.ctx, &t.work, t.poke)
+	t.dialer = connection.NewDialer(t.ctx, t.connectionOptions())
 	return t
 }
 
+// connectionOptions are what the connections to the target have in common.
+func (t *target) connectionOptions() connection.Options {
+	c, o, budget := t.cache, &t.cache.options, t.cache.budget.Share(t.key)
+	lists := c.lists.Flow(t.key)
+	options := connection.Options{
+		Cluster: t.key, UserAgent: o.UserAgent, Scheme: o.Scheme, Mappers: c.mappers, Reader: t.watches.Reader(o.Scheme),
+		Transport: transport.Options{
+			Throttle: &t.throttle, Suspect: t.suspect, Meter: t.meter, Openings: c.openings.Flow(t.key),
+			Answers: c.answers, Owner: t.key, WrapConn: o.Dial.WrapConn, Resolver: o.Dial.resolver, Fenced: o.Fenced,
+			PingInterval: o.Probe.PingInterval, PingTimeout: o.Probe.PingTimeout,
+		},
+		Watching: func() *watching.Connection {
+			return &watching.Connection{
+				Fenced: o.Fenced, Clock: o.Clock, Logger: t.log, SyncTimeout: o.Watch.SyncTimeout,
+				SilenceTimeout: o.Watch.SilenceTimeout, Events: &c.metrics.WatchEvents, Lists: lists, Budget: budget,
+			}
+		},
+		Addresses: o.Dial.Addresses, Dials: c.dials, Probes: c.probes, Identifications: c.identifications.Flow(t.key),
+		ReachTimeout: o.Probe.Timeout, ResumeTimeout: o.Dial.ResumeTimeout, IdentifyTimeout: o.Dial.ConnectTimeout,
+		ProbeTimeout: o.Probe.Timeout, Unanswered: t.unanswered, Clock: o.Clock, Logger: t.log,
+	}
+	if wrap := o.WrapTransport; wrap != nil {
+		options.WrapTransport = func(next http.RoundTripper) http.RoundTripper { return wrap(t.key, next) }
+	}
+	return options
+}
+
 // describe takes what Status shows of the Secret, but for its version.
-func (s *Status) describe(r *registration) {
-	s.SecretName, s.Labels, s.Annotations = r.secretName, r.labels, r.annotations
+func (s *Status) describe(r *registration.Registration) {
+	s.SecretName, s.Labels, s.Annotations = r.SecretName, r.Labels, r.Annotations
 	if s.UID == "" {
-		s.Server = r.access.server()
+		s.Server = ServerID(r.Access.ServerID())
 	}
 }
 
-// tell changes the inbox and wakes the loop.
-func (t *target) tell(change func(*inbox)) {
+// send changes the inbox and wakes the loop.
+func (t *target) send(change func(*inbox)) {
 	t.mu.Lock()
 	change(&t.inbox)
 	t.mu.Unlock()
@@ -187,23 +220,17 @@ func (t *target) suspect() {
 
 // broke takes note that the target answers no calls, so that none are made for a while.
 func (t *target) broke() {
-	t.cache.metrics.broken.Inc()
+	t.cache.metrics.Broken.Inc()
 	t.log.Info("The target does not answer calls; none are made for a while")
 }
 
 // unanswered logs why a call got no answer, since its caller does not learn it.
-func (t *target) unanswered(err error, a access) {
-	details := transport.Reason(err)
-	if serving := t.current(); serving != nil { // its token may have been changed since
-		details = serving.access.redact(details)
-	}
-	t.reasons.log(t.log, t.clock.Now(), a.shown(details))
-}
+func (t *target) unanswered(details string) { t.reasons.Log(t.log, t.clock.Now(), details) }
 
-// quotaChanged takes note that there is no room for what a watch brings, or that there is again.
+// quotaChanged takes note that the quota refuses what a watch brings, or does not any more.
 func (t *target) quotaChanged() {
 	if t.ctx.Err() == nil {
-		t.update(func(s *Status) { s.Overfull = t.quota.Refused() }, EventProbed)
+		t.update(func(s *draft) { s.Overfull = t.quota.Refused() }, EventProbed)
 	}
 }
 
@@ -213,31 +240,35 @@ func (t *target) snapshot() Status {
 	return t.status
 }
 
-func (t *target) current() *connection {
+func (t *target) current() *connection.Connection {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.gen
 }
 
-func (t *target) setConnection(g *connection) {
+func (t *target) setConnection(conn *connection.Connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.gen = g
+	t.gen = conn
 }
 
 // update changes the status and announces it.
-func (t *target) update(change func(*Status), events ...EventType) {
+func (t *target) update(change func(*draft), events ...EventType) {
 	t.mu.Lock()
 	before := t.status.State
-	change(&t.status)
+	d := &draft{Status: &t.status}
+	change(d)
 	now := t.status
 	if now.State != before {
 		t.status.Since = t.clock.Now()
 		t.count(before)
 	}
 	t.mu.Unlock()
+	for _, e := range d.refused {
+		t.cache.transitionRefused(t, now.State, e)
+	}
 	if now.State != before {
-		t.reasons.again()
+		t.reasons.Repeat()
 		t.log.Info("Target changes state", "state", now.State, "reason", now.Reason, "message", now.Message)
 	}
 	t.cache.hub.Publish(t.key, events...)
@@ -248,7 +279,7 @@ func (t *target) count(before State) {
 	if t.status.State == StateConnected {
 		t.connects.Add(1)
 	} else if before == StateConnected {
-		t.cache.metrics.disconnects.WithLabelValues(t.status.Reason).Inc()
+		t.cache.metrics.Disconnected(t.status.Reason)
 	}
 }
 
@@ -288,24 +319,22 @@ func (t *target) run() {
 func (t *target) stop() {
 	t.cancel(ErrClusterUnknown)
 	t.mu.Lock()
-	g, watches := t.gen, t.watches
-	t.gen, t.watches = nil, nil
+	conn := t.gen
+	t.gen = nil
 	t.mu.Unlock()
-	if g != nil {
-		g.stop(ErrClusterUnknown)
+	if conn != nil {
+		conn.Stop(ErrClusterUnknown)
 	}
 	t.settle()
 	t.closeLost()
 	t.cache.availability.Removed(t.key, t.clock.Now())
-	for _, w := range watches {
-		w.Close()
-	}
+	t.watches.Close()
 	t.work.Wait()
 	for {
 		select {
 		case result := <-t.attempts:
-			if result.gen != nil {
-				result.gen.stop(ErrClusterUnknown)
+			if result.next != nil {
+				result.next.Stop(ErrClusterUnknown)
 			}
 		default:
 			return
@@ -322,7 +351,7 @@ func (t *target) readInbox() {
 
 	if in.recheck {
 		t.throttle.Store(t.cache.options.throttle(t.key, t.broke))
-		t.loop.blocked = false
+		t.loop.identityRefused = false
 		t.retryNow()
 		t.outdateAttempt()
 		t.askAsleep()
@@ -336,85 +365,69 @@ func (t *target) readInbox() {
 }
 
 // take replaces the registration.
-func (t *target) take(r *registration) {
+func (t *target) take(r *registration.Registration) {
 	before, returned := t.loop.registration, !t.loop.removedAt.IsZero()
 	t.loop.registration, t.loop.removedAt = r, time.Time{}
-	if before != nil && before.same(r) && !returned {
+	if before != nil && before.Same(r) && !returned {
 		return
 	}
 	events := []EventType{EventProbed}
-	if before == nil || returned || !maps.Equal(before.labels, r.labels) ||
-		!maps.Equal(before.annotations, r.annotations) {
+	if before == nil || returned || !maps.Equal(before.Labels, r.Labels) ||
+		!maps.Equal(before.Annotations, r.Annotations) {
 		events = []EventType{EventRegistered}
 	}
-	t.loop.blocked = false
+	t.loop.identityRefused = false
 	t.retryNow()
 	t.outdateAttempt()
-	if t.loop.attempt != nil && !t.loop.attempt.registration.access.equal(r.access) {
-		t.loop.attempt.cancel()
+	if t.loop.attempts.underWay != nil && !t.loop.attempts.underWay.registration.Access.Equal(r.Access) {
+		t.loop.attempts.underWay.cancel()
 	}
-	t.update(func(s *Status) {
+	conn := t.current()
+	t.update(func(s *draft) {
 		s.describe(r)
 		switch {
 		case t.loop.asleep:
-			t.transition(s, onRegistered)
-			t.transition(s, onHibernated)
-			s.Reason, s.Message = ReasonHibernated, messageHibernated
-			s.SecretResourceVersion = r.resourceVersion
-		case t.gen == nil && r.fault != nil:
-			t.transition(s, onInvalid)
-			s.Reason, s.Message = string(r.fault.Reason), r.fault.Message
-			s.SecretResourceVersion, s.NextAttempt = r.resourceVersion, time.Time{}
-		case t.gen == nil:
-			if t.transition(s, onRegistered) == StateConnecting {
-				s.Reason, s.Message = "", ""
-			}
-			s.SecretResourceVersion = r.resourceVersion
-		case r.fault != nil:
-			t.retain(s)
-			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, string(r.fault.Reason),
-				r.fault.Message
-		case t.gen.access.equal(r.access):
-			t.retain(s)
+			s.register()
+			s.transitionTo(onHibernated, ReasonHibernated, messageHibernated)
+			s.SecretResourceVersion = r.ResourceVersion
+		case conn == nil && r.Fault != nil:
+			s.transitionTo(onInvalid, string(r.Fault.Reason), r.Fault.Message)
+			s.SecretResourceVersion, s.NextAttempt = r.ResourceVersion, time.Time{}
+		case conn == nil:
+			s.register()
+			s.SecretResourceVersion = r.ResourceVersion
+		case r.Fault != nil:
+			s.transitionTo(onRetained, ReasonConnected, "")
+			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.ResourceVersion, string(r.Fault.Reason),
+				r.Fault.Message
+		case conn.Access().Equal(r.Access):
+			s.transitionTo(onRetained, ReasonConnected, "")
 			s.inUse(r)
 		default:
-			t.retain(s)
-			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.resourceVersion, "", ""
+			s.transitionTo(onRetained, ReasonConnected, "")
+			s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = r.ResourceVersion, "", ""
 		}
 	}, events...)
 }
 
-// retain notes that the connection serves a registration, maybe again.
-func (t *target) retain(s *Status) {
-	t.transition(s, onRetained)
-	s.Reason, s.Message = ReasonConnected, ""
-}
-
-// establish notes that there is a connection.
-func (t *target) establish(s *Status) {
-	if t.transition(s, onEstablished) == StateConnected {
-		s.Reason, s.Message = ReasonConnected, ""
-	}
-}
-
 // inUse notes that the content of a registration is what the connection uses.
-func (s *Status) inUse(r *registration) {
-	s.SecretResourceVersion = r.resourceVersion
-	s.CredentialIssued, s.CredentialExpiry = r.access.validity()
+func (s *Status) inUse(r *registration.Registration) {
+	s.SecretResourceVersion = r.ResourceVersion
+	s.CredentialIssued, s.CredentialExpiry = r.Access.Validity()
 	s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
 }
 
 func (t *target) retryNow() {
-	t.loop.nextAttempt, t.loop.retry = time.Time{}, 0
+	t.loop.attempts.next, t.loop.attempts.backoff = time.Time{}, 0
 }
 
 func (t *target) outdateAttempt() {
-	if t.loop.attempt != nil {
-		t.loop.attempt.outdated = true
+	if t.loop.attempts.underWay != nil {
+		t.loop.attempts.underWay.outdated = true
 	}
 }
 
-// drained tells whether the registration is gone and nobody needs the target any more.
+// drained tells whether the registration is gone and the target is not needed any more.
 func (t *target) drained() bool {
 	if t.loop.removedAt.IsZero() {
 		return false
@@ -424,66 +437,63 @@ func (t *target) drained() bool {
 		return true
 	}
 	if t.snapshot().State != StateDraining {
-		t.update(func(s *Status) {
-			t.transition(s, onUnregistered)
-			s.drains()
+		t.update(func(s *draft) {
+			s.transitionTo(onUnregistered, ReasonRegistrationGone, messageDraining)
 		}, EventDraining)
 	}
 	return false
-}
-
-// drains says why a target is draining.
-func (s *Status) drains() {
-	s.Reason = ReasonRegistrationGone
-	s.Message = "the registration is gone; the connection serves those who clean up"
 }
 
 // proceed starts what is due. It compares what is with what should be, and does not care what led there.
 func (t *target) proceed() {
 	now := t.clock.Now()
 	t.checkGrace(now)
-	g := t.current()
-	if t.loop.attempt == nil && t.wantsAttempt(g) && !now.Before(t.loop.nextAttempt) {
-		t.startAttempt(g)
+	conn := t.current()
+	if t.loop.attempts.underWay == nil && t.wantsAttempt(conn) && !now.Before(t.loop.attempts.next) {
+		t.startAttempt(conn)
 	}
-	if g == nil {
+	if conn == nil {
 		t.settle()
 		return
 	}
-	t.bind(g)
-	if t.suspected.Load() && !t.loop.probing {
-		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(max(t.loop.suspectPause, hurry)))
+	t.watches.Bind(conn.Watching())
+	probes := &t.loop.probes
+	if probes.underWay {
+		return
 	}
-	if t.loop.failures == 0 && !t.loop.probing && !t.loop.fenced && t.asked() {
-		t.loop.nextProbe = earlier(t.loop.nextProbe, t.lastProbe().Add(freshAnswer))
+	if t.suspected.Load() {
+		probes.next = earlier(probes.next, t.lastProbe().Add(max(probes.suspectPause, probePause)))
 	}
-	if !t.loop.probing && !now.Before(t.loop.nextProbe) {
-		t.startProbe(g)
+	if probes.failures == 0 && !probes.fenced && t.asked() {
+		probes.next = earlier(probes.next, t.lastProbe().Add(freshAnswer))
+	}
+	if !now.Before(probes.next) {
+		t.startProbe(conn)
 	}
 }
 
 // wantsAttempt tells whether the connection is not what the registration asks for.
-func (t *target) wantsAttempt(g *connection) bool {
+func (t *target) wantsAttempt(conn *connection.Connection) bool {
 	r := t.loop.registration
-	if r == nil || r.access.empty() || t.loop.blocked || t.loop.asleep {
+	if r == nil || r.Access.Empty() || t.loop.identityRefused || t.loop.asleep {
 		return false
 	}
-	return g == nil || t.loop.removedAt.IsZero() && !g.access.equal(r.access)
+	return conn == nil || t.loop.removedAt.IsZero() && !conn.Access().Equal(r.Access)
 }
 
 // pause returns the time until something is due.
 func (t *target) pause() time.Duration {
 	now := t.clock.Now()
 	due := now.Add(time.Hour)
-	g := t.current()
-	if t.loop.attempt == nil && t.wantsAttempt(g) {
-		due = earlier(due, t.loop.nextAttempt)
+	conn := t.current()
+	if t.loop.attempts.underWay == nil && t.wantsAttempt(conn) {
+		due = earlier(due, t.loop.attempts.next)
 	}
 	if t.loop.lost != nil {
 		due = earlier(due, t.graceEnds(now))
 	}
-	if g != nil && !t.loop.probing {
-		due = earlier(due, t.loop.nextProbe)
+	if conn != nil && !t.loop.probes.underWay {
+		due = earlier(due, t.loop.probes.next)
 	}
 	if !t.loop.removedAt.IsZero() {
 		due = earlier(due, now.Add(drainCheck))

@@ -160,7 +160,7 @@ func TestOverloadedTarget(t *testing.T) {
 	}
 }
 
-func TestWatchThatHangsConcernsNobodyElse(t *testing.T) {
+func TestWatchThatHangsConcernsNoOther(t *testing.T) {
 	h, a, key := connected(t, Options{Watch: WatchOptions{SyncTimeout: 300 * time.Millisecond}})
 	a.setFault(a.hangWatches)
 	hanging, fine := newRecorder(), newRecorder()

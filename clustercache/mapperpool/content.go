@@ -31,12 +31,12 @@ func newContent() *content {
 	}
 }
 
-// room is what is accepted of one document, or of all answers of discovery that is not aggregated, which are read at
+// budget is what is accepted of one document, or of all answers of discovery that is not aggregated, which are read at
 // the same time. Each byte and each thing is taken from it before it is kept.
-type room struct{ bytes, elements, groups, versions, kinds, resources bound }
+type budget struct{ bytes, elements, groups, versions, kinds, resources bound }
 
-func newRoom() *room {
-	return &room{
+func newBudget() *budget {
+	return &budget{
 		bytes:     bound{what: "bytes", most: maxBytes},
 		elements:  bound{what: "elements", most: maxElements},
 		groups:    bound{what: "groups", most: maxVersions},
@@ -61,8 +61,8 @@ func (b *bound) take(n int64) error {
 	return nil
 }
 
-// takeResource takes the room of a resource or a subresource.
-func (r *room) takeResource(name string) error {
+// takeResource takes the budget of a resource or a subresource.
+func (r *budget) takeResource(name string) error {
 	if !isSubresource(name) {
 		if err := r.kinds.take(1); err != nil {
 			return err
@@ -73,10 +73,10 @@ func (r *room) takeResource(name string) error {
 
 func isSubresource(name string) bool { return strings.Contains(name, "/") }
 
-// counted takes what is read from a room, before it is kept.
+// counted takes what is read from a budget, before it is kept.
 type counted struct {
 	*untrusted.Reader
-	room     *room
+	budget   *budget
 	bytes    int64 // taken so far
 	elements int
 }
@@ -85,7 +85,7 @@ type counted struct {
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	bytes, elements := c.Counted()
-	exceeded := cmp.Or(c.room.elements.take(int64(elements-c.elements)), c.room.bytes.take(bytes-c.bytes))
+	exceeded := cmp.Or(c.budget.elements.take(int64(elements-c.elements)), c.budget.bytes.take(bytes-c.bytes))
 	c.bytes, c.elements = bytes, elements
 	if exceeded != nil {
 		return 0, exceeded
@@ -93,11 +93,11 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decode reads one JSON document within what is left of a room, and returns its text. That is read before it is
+// decode reads one JSON document within what is left of a budget, and returns its text. That is read before it is
 // decoded: a json.Decoder goes through spaces again whenever it gets some more.
-func decode(from io.Reader, left *room, read func(walker) error) ([]byte, error) {
-	bounds := untrusted.Bounds{Depth: maxDepth} // the room has the others
-	raw, err := io.ReadAll(&counted{Reader: untrusted.NewReader(from, bounds), room: left})
+func decode(from io.Reader, left *budget, read func(walker) error) ([]byte, error) {
+	bounds := untrusted.Bounds{Depth: maxDepth} // the budget has the others
+	raw, err := io.ReadAll(&counted{Reader: untrusted.NewReader(from, bounds), budget: left})
 	if err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
@@ -167,7 +167,7 @@ func (w walker) within(begin json.Delim, next func() error) error {
 	return err
 }
 
-// skip reads a value that nobody needs.
+// skip reads a value that is not needed.
 func (w walker) skip() error { return w.Decode(&skipped{}) }
 
 // skipped is a value that is not decoded.
@@ -177,11 +177,11 @@ type skipped struct{}
 func (*skipped) UnmarshalJSON([]byte) error { return nil }
 
 // readDocument adds a document of aggregated discovery.
-func (c *content) readDocument(w walker, left *room) error {
+func (c *content) readDocument(w walker, left *budget) error {
 	return w.listIn("items", func() error { return c.readGroup(w, left) })
 }
 
-func (c *content) readGroup(w walker, left *room) error {
+func (c *content) readGroup(w walker, left *budget) error {
 	if err := left.groups.take(1); err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ type version struct {
 	resources []metav1.APIResource
 }
 
-func readVersion(w walker, left *room) (v version, err error) {
+func readVersion(w walker, left *budget) (v version, err error) {
 	if err := left.versions.take(1); err != nil {
 		return v, err
 	}
@@ -258,7 +258,7 @@ type subresource struct {
 }
 
 // readResource adds a resource and its subresources. One without a kind exists only for the sake of its subresources.
-func (v *version) readResource(w walker, left *room) error {
+func (v *version) readResource(w walker, left *budget) error {
 	var r struct {
 		Resource         string                     `json:"resource"`
 		ResponseKind     metav1.GroupVersionKind    `json:"responseKind"`

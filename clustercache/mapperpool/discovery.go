@@ -141,7 +141,7 @@ func fetch(ctx context.Context, config *rest.Config, client *http.Client, path, 
 		kind != "application/json" || parameters["as"] != "APIGroupDiscoveryList" {
 		return document{}, errNotAggregated
 	}
-	content, left := newContent(), newRoom()
+	content, left := newContent(), newBudget()
 	raw, err := decode(response.Body, left, func(w walker) error { return content.readDocument(w, left) })
 	if err != nil {
 		return document{}, err
@@ -184,7 +184,7 @@ func (c *content) check() error {
 }
 
 func (c *content) exceeded() error {
-	all := newRoom() // the two parts of discovery were read with one for each
+	all := newBudget() // the two parts of discovery were read with one for each
 	for _, group := range c.groups {
 		if err := checkNames(untrusted.MaxName, group.Name); err != nil {
 			return err

@@ -4,7 +4,7 @@
 // connection needs, and clusters of one version with one set of CRDs have the same. A Pool therefore keys mappers by a
 // hash of what they were built from. It is the one that a kube-apiserver uses as ETag of its aggregated discovery, so
 // it can be offered to the next target. What a target says about its documents by its ETags is believed of that target
-// only: one that gives the same tag to everything, or another one each time, concerns nobody else. A Pool holds a
+// only: one that gives the same tag to everything, or another one each time, concerns no other target. A Pool holds a
 // bounded number of them; those in use live on in the Mapper of their target when the pool drops them, and are then
 // merely not found again by others.
 //

@@ -231,7 +231,7 @@ func TestAnswersThatAreNoDocument(t *testing.T) {
 // A group is counted before it is kept.
 func TestGroupsAreCountedWhileTheyAreDecoded(t *testing.T) {
 	g := NewWithT(t)
-	c, left := newContent(), newRoom()
+	c, left := newContent(), newBudget()
 	_, err := decode(strings.NewReader(`{"items":`+many(65_000, `{}`)+`}`), left, func(w walker) error {
 		return c.readDocument(w, left)
 	})
@@ -243,7 +243,7 @@ func TestGroupsAreCountedWhileTheyAreDecoded(t *testing.T) {
 func TestSpacesAreReadOnce(t *testing.T) {
 	g := NewWithT(t)
 	text := `{` + strings.Repeat(" ", 1<<20) + `}`
-	_, err := decode(iotest.OneByteReader(strings.NewReader(text)), newRoom(), func(w walker) error {
+	_, err := decode(iotest.OneByteReader(strings.NewReader(text)), newBudget(), func(w walker) error {
 		return w.object(func(string) error { return nil })
 	})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -26,7 +26,7 @@ const versionsAtOnce = 16
 type unaggregated struct {
 	config *rest.Config
 	client *http.Client
-	left   *room // for all answers together
+	left   *budget // for all answers together
 
 	mu      sync.Mutex
 	content *content
@@ -34,7 +34,7 @@ type unaggregated struct {
 
 // discoverUnaggregated asks a server without aggregated discovery, in one call for each group version.
 func (p *Pool) discoverUnaggregated(ctx context.Context, config *rest.Config, client *http.Client) (discovered, error) {
-	u := &unaggregated{config: config, client: client, left: newRoom(), content: newContent()}
+	u := &unaggregated{config: config, client: client, left: newBudget(), content: newContent()}
 	if err := u.readGroups(ctx); err != nil {
 		return discovered{}, err
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/trellis-hub/trellis/semaphore"
 )
 
-// maxWait bounds how long an answer waits for its place, in addition to the context of the request.
+// maxWait bounds how long an answer waits for its seat, in addition to the context of the request.
 const maxWait = 30 * time.Second
 
-// ErrNoPlace is wrapped by the error of an answer that waited too long for a place. It says nothing about the target.
-var ErrNoPlace = errors.New("too many large answers are being read")
+// ErrNoSeat is wrapped by the error of an answer that waited too long for a seat. It says nothing about the target.
+var ErrNoSeat = errors.New("too many large answers are being read")
 
 // size is a class of answers: those that are no larger than this.
 type size struct {
@@ -22,7 +22,7 @@ type size struct {
 	elements int
 }
 
-// The largest answers of each class. Small ones need no place.
+// The largest answers of each class. Small ones need no seat.
 var (
 	small  = size{64 << 10, 1 << 10}
 	medium = size{1 << 20, 8 << 10}
@@ -33,35 +33,35 @@ var (
 
 // Budget bounds the large answers of all targets together.
 type Budget struct {
-	places [len(classes)]*semaphore.Semaphore // by class; nil for small ones
+	seats [len(classes)]*semaphore.Semaphore // by class; nil for small ones
 }
 
 // NewBudget returns a budget of which nothing is taken.
 func NewBudget() *Budget {
 	b := &Budget{}
-	b.places[1] = semaphore.New(semaphore.Options{Size: 128, PerNamespace: 16, PerOwner: 4})
-	b.places[2] = semaphore.New(semaphore.Options{Size: 12, PerNamespace: 2, PerOwner: 1})
+	b.seats[1] = semaphore.New(semaphore.Options{Size: 128, PerNamespace: 16, PerOwner: 4})
+	b.seats[2] = semaphore.New(semaphore.Options{Size: 12, PerNamespace: 2, PerOwner: 1})
 	return b
 }
 
-// Held returns how many places are taken.
-func (b *Budget) Held() (places int64) {
-	for _, s := range b.places[1:] {
-		places += s.Held()
+// Held returns how many seats are taken.
+func (b *Budget) Held() (seats int64) {
+	for _, s := range b.seats[1:] {
+		seats += s.Held()
 	}
-	return places
+	return seats
 }
 
-// Waiting returns how many answers wait for a place.
+// Waiting returns how many answers wait for a seat.
 func (b *Budget) Waiting() (answers int) {
-	for _, s := range b.places[1:] {
+	for _, s := range b.seats[1:] {
 		answers += s.Waiting()
 	}
 	return answers
 }
 
-// places are those that one piece of work has: an answer, or all answers in a scope.
-type places struct {
+// seats are those that one piece of work has: an answer, or all answers in a scope.
+type seats struct {
 	taking chan struct{} // a lock that a caller can wait for with a context
 
 	mu       sync.Mutex // not held while waiting
@@ -70,14 +70,14 @@ type places struct {
 	waits    context.CancelCauseFunc // cancels the acquisition that is under way; nil if there is none
 }
 
-// errReleased ends the wait for a place of an answer that was closed meanwhile.
+// errReleased ends the wait for a seat of an answer that was closed meanwhile.
 var errReleased = errors.New("the answer was closed")
 
-func newPlaces() *places { return &places{taking: make(chan struct{}, 1)} }
+func newSeats() *seats { return &seats{taking: make(chan struct{}, 1)} }
 
-// take takes the places that an answer of a class needs, unless they are held already.
-func (p *places) take(ctx context.Context, b *Budget, of semaphore.Owner, class int) error {
-	late := fmt.Errorf("%w: no place for another one within %s", ErrNoPlace, maxWait)
+// take takes the seats that an answer of a class needs, unless they are held already.
+func (p *seats) take(ctx context.Context, b *Budget, of semaphore.Owner, class int) error {
+	late := fmt.Errorf("%w: no seat for another one within %s", ErrNoSeat, maxWait)
 	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, late)
 	defer cancel()
 	select {
@@ -99,7 +99,7 @@ func (p *places) take(ctx context.Context, b *Budget, of semaphore.Owner, class 
 		if held[c] != nil {
 			continue
 		}
-		release, err := b.places[c].Acquire(ctx, of, 1)
+		release, err := b.seats[c].Acquire(ctx, of, 1)
 		if err != nil {
 			return err //nolint:wrapcheck // the cause of the context
 		}
@@ -111,8 +111,8 @@ func (p *places) take(ctx context.Context, b *Budget, of semaphore.Owner, class 
 	return nil
 }
 
-// keep notes that a place is held. It returns false if all of them were given back meanwhile.
-func (p *places) keep(class int, release func()) bool {
+// keep notes that a seat is held. It returns false if all of them were given back meanwhile.
+func (p *seats) keep(class int, release func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.released {
@@ -121,8 +121,8 @@ func (p *places) keep(class int, release func()) bool {
 	return !p.released
 }
 
-// release gives all places back, for good.
-func (p *places) release() {
+// release gives all seats back, for good.
+func (p *seats) release() {
 	p.mu.Lock()
 	held, waits := p.held, p.waits
 	p.held, p.released = [len(classes)]func(){}, true
@@ -139,14 +139,14 @@ func (p *places) release() {
 
 // scope is the work that a context is for.
 type scope struct {
-	mu     sync.Mutex
-	places *places // nil until an answer needs one
-	done   bool
+	mu    sync.Mutex
+	seats *seats // nil until an answer needs one
+	done  bool
 }
 
 type scopeKey struct{}
 
-// Scope keeps the places of large answers to requests with the returned context until done is called, or ctx ends: for
+// Scope keeps the seats of large answers to requests with the returned context until done is called, or ctx ends: for
 // as long as the decoded answers are in use. Within another scope it returns that one.
 func Scope(ctx context.Context) (scoped context.Context, done func()) {
 	if _, within := ctx.Value(scopeKey{}).(*scope); within {
@@ -158,16 +158,16 @@ func Scope(ctx context.Context) (scoped context.Context, done func()) {
 
 func (s *scope) end() {
 	s.mu.Lock()
-	held := s.places
-	s.places, s.done = nil, true
+	held := s.seats
+	s.seats, s.done = nil, true
 	s.mu.Unlock()
 	if held != nil {
 		held.release()
 	}
 }
 
-// placesOf returns the places of the scope of a context; false if it has ended.
-func placesOf(ctx context.Context) (*places, bool) {
+// seatsOf returns the seats of the scope of a context; false if it has ended.
+func seatsOf(ctx context.Context) (*seats, bool) {
 	s, within := ctx.Value(scopeKey{}).(*scope)
 	if !within {
 		return nil, false
@@ -177,15 +177,15 @@ func placesOf(ctx context.Context) (*places, bool) {
 	if s.done {
 		return nil, false
 	}
-	if s.places == nil {
-		s.places = newPlaces()
+	if s.seats == nil {
+		s.seats = newSeats()
 	}
-	return s.places, true
+	return s.seats, true
 }
 
 type pauseKey struct{}
 
-// WithPause makes answers to requests of a context wait for their places inside pause, which calls wait. The caller can
+// WithPause makes answers to requests of a context wait for their seats inside pause, which calls wait. The caller can
 // thus suspend its deadline meanwhile.
 func WithPause(ctx context.Context, pause func(wait func() error) error) context.Context {
 	return context.WithValue(ctx, pauseKey{}, pause)

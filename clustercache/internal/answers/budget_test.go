@@ -34,7 +34,7 @@ func TestLargeAnswersWaitForEachOther(t *testing.T) {
 	first := begin(t.Context(), t, via)
 	_, err := io.ReadFull(first.Body, make([]byte, 3<<19))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(via.Budget.Held()).To(BeEquivalentTo(2), "a medium place and a large one")
+	g.Expect(via.Budget.Held()).To(BeEquivalentTo(2), "a medium seat and a large one")
 
 	read := make(chan error, 1)
 	second := begin(t.Context(), t, via)
@@ -51,7 +51,7 @@ func TestLargeAnswersWaitForEachOther(t *testing.T) {
 	g.Expect(via.Budget.Held()).To(BeZero())
 }
 
-func TestClosedAnswersGiveTheirPlacesBack(t *testing.T) {
+func TestClosedAnswersGiveTheirSeatsBack(t *testing.T) {
 	g := NewWithT(t)
 	via := serve(t, true, largeAnswer)
 	first := begin(t.Context(), t, via)
@@ -130,7 +130,7 @@ func TestTargetsDoNotWaitForThoseOfOtherNamespaces(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
-func TestScopesHoldPlacesUntilTheyAreDone(t *testing.T) {
+func TestScopesKeepSeatsUntilTheyAreDone(t *testing.T) {
 	g := NewWithT(t)
 	via := serve(t, true, largeAnswer)
 	ctx, done := Scope(t.Context())
@@ -148,7 +148,7 @@ func TestScopesHoldPlacesUntilTheyAreDone(t *testing.T) {
 	g.Expect(via.Budget.Held()).To(BeZero())
 	_, _, err = ask(ctx, via, http.MethodGet, configMap, nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(via.Budget.Held()).To(BeZero(), "after its end the answer has places of its own")
+	g.Expect(via.Budget.Held()).To(BeZero(), "after its end the answer has seats of its own")
 }
 
 func BenchmarkBody(b *testing.B) {

@@ -35,12 +35,18 @@ const (
 	maxHeaders, maxKept = 1000, 50
 )
 
-// MaxHeader bounds the header of an answer, over HTTP/1.1 and HTTP/2: net/http has one setting for both, and the lists of
-// HTTP/2 are counted with 32 bytes for each field. One byte of it is up to forty in memory.
+// MaxHeader bounds the header of an answer, over HTTP/1.1 and HTTP/2: net/http has one setting for both, and the lists
+// of HTTP/2 are counted with 32 bytes for each field. One byte of it is up to forty in memory.
 const MaxHeader = 96 << 10
 
-// headersExceeded are the texts of the errors of net/http for a longer header, over HTTP/1.1 and HTTP/2.
+// headersExceeded are parts of the errors of net/http for a longer header, over HTTP/1.1 and HTTP/2. It exports neither
+// an error nor a type for them. A test with real servers finds out if a version of Go changes the texts.
 var headersExceeded = []string{"server response headers exceeded", "response header list larger than advertised limit"}
+
+// isHeadersExceeded tells whether a request failed because the header of its answer is longer than MaxHeader.
+func isHeadersExceeded(err error) bool {
+	return slices.ContainsFunc(headersExceeded, func(text string) bool { return strings.Contains(err.Error(), text) })
+}
 
 // EncodingError is the error for an answer in an encoding that was not asked for, whose elements cannot be counted.
 type EncodingError struct{ Header, Value string }
@@ -77,7 +83,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.Next.RoundTrip(request)
 	switch {
 	case err == nil:
-	case slices.ContainsFunc(headersExceeded, func(text string) bool { return strings.Contains(err.Error(), text) }):
+	case isHeadersExceeded(err):
 		return nil, t.errorOf(request, &untrusted.ExceededError{What: "bytes of headers", Most: MaxHeader})
 	default:
 		return nil, err //nolint:wrapcheck // it says what went wrong
@@ -109,7 +115,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Body = &body{
 		ReadCloser: response.Body, reader: untrusted.NewReader(response.Body, bounds), free: free,
-		places: newPlaces(), transport: t, request: request,
+		seats: newSeats(), transport: t, request: request,
 	}
 	return response, nil
 }
@@ -240,14 +246,14 @@ func isWatch(request *http.Request) bool {
 	return err == nil && watch
 }
 
-// body counts what is read of an answer, and waits for a place when the answer turns out to be large.
+// body counts what is read of an answer, and waits for a seat when the answer turns out to be large.
 type body struct {
 	io.ReadCloser
 
 	reader    *untrusted.Reader
-	free      bool // needs no place
+	free      bool // needs no seat
 	class     int
-	places    *places // of this answer alone
+	seats     *seats // of this answer alone
 	transport *Transport
 	request   *http.Request
 }
@@ -269,7 +275,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader is transparent
 }
 
-// grown acquires a place if the answer has grown beyond its class.
+// grown acquires a seat if the answer has grown beyond its class.
 func (b *body) grown() error {
 	if b.free {
 		return nil
@@ -283,9 +289,9 @@ func (b *body) grown() error {
 		return nil
 	}
 	ctx := b.request.Context()
-	held, scoped := placesOf(ctx)
+	held, scoped := seatsOf(ctx)
 	if !scoped {
-		held = b.places
+		held = b.seats
 	}
 	err := Pause(ctx, func() error { return held.take(ctx, b.transport.Budget, b.transport.Owner, class) })
 	if err != nil {
@@ -295,7 +301,7 @@ func (b *body) grown() error {
 	return nil
 }
 
-func (b *body) release() { b.places.release() }
+func (b *body) release() { b.seats.release() }
 
 // Close implements io.Closer.
 func (b *body) Close() error {

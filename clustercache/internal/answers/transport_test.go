@@ -178,7 +178,7 @@ func TestHostileAnswersAreRefused(t *testing.T) {
 						if path == configMap {
 							g.Expect(err).To(MatchError(ContainSubstring(c.what)))
 						}
-						g.Expect(via.Budget.Held()).To(BeZero(), "places are given back")
+						g.Expect(via.Budget.Held()).To(BeZero(), "seats are given back")
 					}
 				})
 			}

@@ -5,8 +5,8 @@
 // together (a mass disconnect), it is more likely the hub's own network than they, and all lost connections are kept
 // until most targets are back, for a bounded time.
 //
-// A Fleet hears of each target that is connected, lost or of no account. It has no goroutine and no clock of its own:
-// each call says what time it is. What a lost connection is, and what is done with it, is for the caller to know.
+// A Fleet is called for each target that is connected, lost or does not count. It has no goroutine and no clock of its
+// own: each call says what time it is. What a lost connection is, and what is done with it, is for the caller to know.
 //
 // Trade-offs: losses count together for as long as a window lasts, whatever their reasons. A target that refuses the
 // hub, or leads to another cluster, is therefore not reported as lost.

@@ -51,16 +51,18 @@ func NewFleet(options Options) *Fleet {
 	}
 }
 
-// Connected notes that a target is connected.
+// Connected notes that a target is connected. Static targets are no part of the fleet.
 func (f *Fleet) Connected(key types.NamespacedName, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forgetLocked(key)
-	f.connected[key] = struct{}{}
+	if !static(key) {
+		f.connected[key] = struct{}{}
+	}
 	f.settleLocked(now)
 }
 
-// Removed notes that nobody expects a target to be connected, or that it is not for a reason of its own.
+// Removed notes that a target is not meant to be connected, or is not connected for a reason of its own.
 func (f *Fleet) Removed(key types.NamespacedName, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,13 +71,16 @@ func (f *Fleet) Removed(key types.NamespacedName, now time.Time) {
 	f.settleLocked(now)
 }
 
-// Lost notes that a target was lost. Static targets are no part of the fleet.
+// static tells whether a target is configured and not registered, such as the source cluster.
+func static(key types.NamespacedName) bool { return key.Namespace == "" }
+
+// Lost notes that a target was lost.
 func (f *Fleet) Lost(key types.NamespacedName, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forgetLocked(key)
 	delete(f.connected, key)
-	if key.Namespace != "" {
+	if !static(key) {
 		f.lost[key] = f.order.PushBack(loss{key, now})
 	}
 	f.settleLocked(now)
@@ -96,13 +101,14 @@ func (f *Fleet) MassDisconnect(now time.Time) bool {
 	return !f.since.IsZero()
 }
 
-// lastMass returns when the hub's own network was last suspected: now, if it is; zero if it never was.
-func (f *Fleet) lastMass(now time.Time) time.Time {
-	if f.MassDisconnect(now) {
-		return now
-	}
+// lastMassDisconnect returns when the hub's own network was last suspected: now, if it is; zero if it never was.
+func (f *Fleet) lastMassDisconnect(now time.Time) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.settleLocked(now)
+	if !f.since.IsZero() {
+		return now
+	}
 	return f.ended
 }
 
@@ -112,7 +118,7 @@ func (f *Fleet) lastMass(now time.Time) time.Time {
 // come and go.
 func (f *Fleet) GraceEnds(lost, now time.Time) time.Time {
 	since, latest := lost, lost.Add(f.options.MassLimit)
-	if last := f.lastMass(now); last.After(since) {
+	if last := f.lastMassDisconnect(now); last.After(since) {
 		since = last
 	}
 	if since.After(latest) {

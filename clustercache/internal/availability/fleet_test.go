@@ -50,6 +50,24 @@ func TestMassDisconnect(t *testing.T) {
 	}
 }
 
+// Static targets neither count as lost nor as connected: four of twenty are many, and four of twenty-one would not be.
+func TestStaticTargetsDoNotCount(t *testing.T) {
+	g := NewWithT(t)
+	f := NewFleet(Options{Logger: logr.Discard(), MassPercent: 20, MassWindow: time.Minute, MassLimit: time.Hour})
+	now := time.Now()
+	f.Connected(types.NamespacedName{Name: "source"}, now)
+	for i := range 20 {
+		f.Connected(types.NamespacedName{Namespace: "garden", Name: fmt.Sprint("t", i)}, now)
+	}
+	f.Lost(types.NamespacedName{Name: "source"}, now)
+	f.Connected(types.NamespacedName{Name: "source"}, now)
+	for i := range 4 {
+		g.Expect(f.MassDisconnect(now)).To(BeFalse())
+		f.Lost(types.NamespacedName{Namespace: "garden", Name: fmt.Sprint("t", i)}, now)
+	}
+	g.Expect(f.MassDisconnect(now)).To(BeTrue())
+}
+
 // A lost connection is kept for the grace period, and for longer in a mass disconnect, but not for ever.
 func TestGrace(t *testing.T) {
 	g := NewWithT(t)

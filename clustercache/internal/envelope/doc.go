@@ -3,7 +3,7 @@
 //
 // The serializers of apimachinery do the same by way of a scheme, and allocate an object and a copy of the rest for
 // each step. Here the caller knows what may be inside, and nothing is copied before the object itself. Trade-off: a
-// type that nobody expects is not told by name from one that is broken.
+// type that is not expected is not distinguished by name from one that is broken.
 //
 // The senders are not trusted: the elements of a message are counted before anything of it is decoded, since a message
 // of a few megabytes can become a hundred times as large when it is decoded.

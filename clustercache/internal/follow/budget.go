@@ -24,26 +24,26 @@ const (
 	// maxManagers bounds the entries of managedFields. An API server keeps ten for updates, and one for each applier.
 	maxManagers = 2_000
 
-	// freeRead is the size up to which a buffer needs no place of a Budget; mediumRead is that up to which a place of the
+	// freeRead is the size up to which a buffer needs no seat of a Budget; mediumRead is that up to which a seat of the
 	// first kind is enough.
 	freeRead   = firstRead
 	mediumRead = 512 << 10
 	// perElement is about what an element takes in memory when it is decoded. Small maps take most.
 	perElement = 192
-	// freeDecode is the size up to which a decoded document needs no place of a Budget. Few documents are larger.
+	// freeDecode is the size up to which a decoded document needs no seat of a Budget. Few documents are larger.
 	freeDecode = 32 << 10
-	// slowDocument is how long a document that holds a place may take to arrive.
+	// slowDocument is how long a document that holds a seat may take to arrive.
 	slowDocument = 30 * time.Second
 )
 
 // Budget bounds what the documents of all servers take in memory while they are read and decoded. It is fair between
 // the namespaces of the source, and then between targets.
 //
-// A document is read before it is decoded, so that a slow sender does not block decoding. It acquires places in a fixed
-// order: a document that holds a place of a later kind never waits for one of an earlier kind, so that no two wait for
+// A document is read before it is decoded, so that a slow sender does not block decoding. It acquires seats in a fixed
+// order: a document that holds a seat of a later kind never waits for one of an earlier kind, so that no two wait for
 // each other.
 type Budget struct {
-	medium, large *semaphore.Semaphore // places for buffers of up to mediumRead, and for larger ones
+	medium, large *semaphore.Semaphore // seats for buffers of up to mediumRead, and for larger ones
 	decoded       *semaphore.Semaphore // bytes
 }
 
@@ -67,8 +67,8 @@ type Share struct {
 	owner  semaphore.Owner
 }
 
-// place is the place of a document in a Budget while it is read. Small documents have a nil place.
-type place struct {
+// seat is the seat of a document in a Budget while it is read. Small documents have a nil seat.
+type seat struct {
 	size     int // that a buffer may have
 	kinds    []*semaphore.Semaphore
 	releases []func()
@@ -79,12 +79,12 @@ type place struct {
 
 // read waits until a buffer may have the given size. slow is called if the document takes too long to arrive from
 // then on.
-func (s *Share) read(f *frames, p *place, size int) (*place, error) {
+func (s *Share) read(f *frames, p *seat, size int) (*seat, error) {
 	if s == nil || size <= freeRead || p != nil && size <= p.size {
 		return p, nil
 	}
 	if p == nil {
-		p = &place{since: f.clock.Now()}
+		p = &seat{since: f.clock.Now()}
 	} else {
 		p.timer.Stop() // it is not late because of waiting here
 	}
@@ -95,14 +95,14 @@ func (s *Share) read(f *frames, p *place, size int) (*place, error) {
 	release, err := s.acquire(f.ctx, f.call, kind, 1)
 	if err != nil {
 		p.release()
-		return nil, fmt.Errorf("waiting for a place to read a large document: %w", err)
+		return nil, fmt.Errorf("waiting for a seat to read a large document: %w", err)
 	}
 	p.size, p.kinds, p.releases = most, append(p.kinds, kind), append(p.releases, release)
 	p.timer = f.clock.AfterFunc(slowDocument, f.slow)
 	return p, nil
 }
 
-// acquire acquires places until ctx ends. The deadline of the call does not run meanwhile: waiting here is no fault of
+// acquire acquires seats until ctx ends. The deadline of the call does not run meanwhile: waiting here is no fault of
 // the server.
 func (s *Share) acquire(
 	ctx, call context.Context, kind *semaphore.Semaphore, n int64,
@@ -114,8 +114,8 @@ func (s *Share) acquire(
 	return release, err
 }
 
-// release gives a place back.
-func (p *place) release() {
+// release gives a seat back.
+func (p *seat) release() {
 	if p == nil {
 		return
 	}
@@ -128,16 +128,16 @@ func (p *place) release() {
 }
 
 // end notes that the document has arrived: from now on it waits for the hub.
-func (p *place) end() {
+func (p *seat) end() {
 	if p != nil {
 		p.timer.Stop()
 		p.complete = true
 	}
 }
 
-// carryOver keeps the place for the next document, which has begun with some bytes: as much of it as these need. It
-// returns false if the place was held for long over several documents while others wait for one.
-func (p *place) carryOver(bytes int, clock clock.PassiveClock) bool {
+// carryOver keeps the seat for the next document, which has begun with some bytes: as much of it as these need. It
+// returns false if the seat was held for long over several documents while others wait for one.
+func (p *seat) carryOver(bytes int, clock clock.PassiveClock) bool {
 	if last := len(p.kinds) - 1; last > 0 && bytes <= mediumRead {
 		p.releases[last]()
 		p.size, p.kinds, p.releases = mediumRead, p.kinds[:last], p.releases[:last]
@@ -151,14 +151,14 @@ func (p *place) carryOver(bytes int, clock clock.PassiveClock) bool {
 	return !contended || clock.Since(p.since) < slowDocument
 }
 
-// decode waits until a document of the given size may be decoded. release gives the place back.
+// decode waits until a document of the given size may be decoded. release gives the seat back.
 func (s *Share) decode(ctx, call context.Context, bytes, elements int) (release func(), err error) {
 	cost := bytes + perElement*elements
 	if s == nil || cost <= freeDecode {
 		return func() {}, nil
 	}
 	if release, err = s.acquire(ctx, call, s.budget.decoded, int64(cost)); err != nil {
-		return nil, fmt.Errorf("waiting for a place to decode a large document: %w", err)
+		return nil, fmt.Errorf("waiting for a seat to decode a large document: %w", err)
 	}
 	return release, nil
 }

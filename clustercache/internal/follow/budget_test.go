@@ -18,8 +18,8 @@ func reader(t *testing.T, clock *clocktesting.FakeClock, slow func()) *frames {
 	return &frames{ctx: t.Context(), call: t.Context(), slow: slow, clock: clock}
 }
 
-// A place that is carried over from one document to the next is held for a limited time while others wait for one.
-func TestPlaceThatIsCarriedOverIsHeldForALimitedTime(t *testing.T) {
+// A seat that is carried over from one document to the next is held for a limited time while others wait for one.
+func TestSeatThatIsCarriedOverIsKeptForALimitedTime(t *testing.T) {
 	for name, waits := range map[string]bool{"others wait": true, "no others wait": false} {
 		t.Run(name, func(t *testing.T) {
 			g, clock := NewWithT(t), clocktesting.NewFakeClock(time.Now())
@@ -57,8 +57,8 @@ func TestPlaceThatIsCarriedOverIsHeldForALimitedTime(t *testing.T) {
 	}
 }
 
-// Waiting for a place is no fault of the server, so the deadline of the call does not run meanwhile.
-func TestDeadlineOfTheCallRestsWhileItWaitsForAPlace(t *testing.T) {
+// Waiting for a seat is no fault of the server, so the deadline of the call does not run meanwhile.
+func TestDeadlineOfTheCallRestsWhileItWaitsForASeat(t *testing.T) {
 	g := NewWithT(t)
 	paused := 0
 	f := reader(t, clocktesting.NewFakeClock(time.Now()), func() {})

@@ -78,7 +78,7 @@ var cuts = sync.Pool{New: func() any { return new(cutter) }}
 const keptCut = 64 << 10
 
 // cutter copies what matters of a JSON document. The schema of a CustomResourceDefinition has thousands of values, of
-// which nobody asks for one: to skip them takes a hundredth of what it takes to decode them.
+// which no consumer asks for one: to skip them takes a hundredth of what it takes to decode them.
 type cutter struct {
 	text  []byte // what is left to be read
 	out   []byte

@@ -125,7 +125,7 @@ func TestManagedFieldsAreKeptApart(t *testing.T) {
 	g.Expect(whole.Object).To(HaveKey("spec"))
 }
 
-func TestWhatIsWrongIsToldOfTheWhole(t *testing.T) {
+func TestFaultIsReportedOfTheWhole(t *testing.T) {
 	which := fieldsOfPaths(paths)
 	for text, message := range map[string]string{
 		`{"type":"ADDED"}`:             "there is no object in it",

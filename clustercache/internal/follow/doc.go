@@ -21,7 +21,7 @@
 // Two bytes of JSON may become a map of three hundred bytes in memory, so a bound on bytes alone is not enough. Pages
 // are read item by item, however many items they have. An item or event is bounded in bytes, and what is decoded of it
 // in elements and nesting, before it is decoded; what is not asked for and the fields in managedFields do not count. A
-// document of more than a few KiB takes a place of a Budget while it arrives, for 30 seconds at most, and another one
+// document of more than a few KiB takes a seat of a Budget while it arrives, for 30 seconds at most, and another one
 // while it is decoded and handed on. A Budget is shared by all targets, and fair between the namespaces of the source.
 // Names, UIDs and versions that no API server would accept are errors: they are kept, and a shortened one could be that
 // of another object.

@@ -32,7 +32,7 @@ type event struct {
 	object  client.Object
 	version string
 	last    bool   // a bookmark after which a list is complete
-	release func() // gives its place in the budget back
+	release func() // gives its seat in the budget back
 }
 
 // watch is an open watch.

@@ -78,9 +78,9 @@ type Collection struct {
 	Endless time.Duration
 	// Redact takes out of a text what must not be shown, such as the credential, which a server may repeat. Nil: nothing.
 	Redact func(string) string
-	// Held returns nil while the server can be asked, else a channel that is closed when it can be again. Nil: it always
-	// can.
-	Held func() <-chan struct{}
+	// Suspended returns nil while the server can be asked, else a channel that is closed when it can be again. Nil: it
+	// always can.
+	Suspended func() <-chan struct{}
 
 	event, item *fields // that matter, from Fields; nil for all
 }
@@ -143,7 +143,7 @@ func (f *Follower) Forget() { f.listed = false }
 // forgotten the version that a watch had come to, as it may.
 //
 // Nearly all the time it waits in drain. What is remembered meanwhile is in the attempt and not in the frame, and all
-// that takes room is done in functions that return, so that the runtime can shrink the stack.
+// that takes space is done in functions that return, so that the runtime can shrink the stack.
 func (f *Follower) Follow(ctx context.Context) error {
 	a := &attempt{pause: reopenPause}
 	f.begin(ctx, a)
@@ -187,21 +187,21 @@ func (f *Follower) reopen(ctx context.Context, a *attempt) {
 }
 
 // await waits while the server cannot be asked, and tells whether that was so.
-func (f *Follower) await(ctx context.Context) (held bool) {
-	if f.collection.Held == nil {
+func (f *Follower) await(ctx context.Context) (suspended bool) {
+	if f.collection.Suspended == nil {
 		return false
 	}
-	for ; ctx.Err() == nil; held = true {
-		released := f.collection.Held()
+	for ; ctx.Err() == nil; suspended = true {
+		released := f.collection.Suspended()
 		if released == nil {
-			return held
+			return suspended
 		}
 		select {
 		case <-released:
 		case <-ctx.Done():
 		}
 	}
-	return held
+	return suspended
 }
 
 // ended goes on after a watch that ended with an error.
@@ -433,7 +433,7 @@ func (f *Follower) take(e event) {
 	case bookmark:
 		f.sink.Bookmark()
 	}
-	if e.version != "" { // else what follows is told once more if the watch ends
+	if e.version != "" { // else what follows is sent once more if the watch ends
 		f.version = e.version // of no use before the end of a list, which says another
 	}
 }

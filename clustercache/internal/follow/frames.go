@@ -17,7 +17,7 @@ import (
 const (
 	// maxSpaces bounds the white space between two documents. API servers send a new line.
 	maxSpaces = 64 << 10
-	// firstRead is how much room there is at first for an event; it grows with what comes, for what is announced may not.
+	// firstRead is how much space there is at first for an event; it grows with what comes, for what is announced may not.
 	firstRead = 4 << 10
 )
 
@@ -37,7 +37,7 @@ type frames struct {
 	slow  func()          // ends the stream with errSlow
 	share *Share
 	clock clock.WithDelayedExecution
-	place *place // nil for a buffer of the first size
+	seat  *seat // nil for a buffer of the first size
 }
 
 // errSlow says that a large document did not arrive in time.
@@ -50,11 +50,11 @@ var buffers = [...]struct {
 	pool sync.Pool
 }{{size: firstRead}, {size: 8 * firstRead}, {size: 64 * firstRead}, {size: 128 * firstRead}}
 
-// newBuffer returns an empty buffer with room for at least so much.
-func newBuffer(room int) *[]byte {
+// newBuffer returns an empty buffer with space for at least so much.
+func newBuffer(capacity int) *[]byte {
 	for i := range buffers {
 		b := &buffers[i]
-		if room > b.size {
+		if capacity > b.size {
 			continue
 		}
 		if kept, ok := b.pool.Get().(*[]byte); ok {
@@ -62,7 +62,7 @@ func newBuffer(room int) *[]byte {
 		}
 		return new(make([]byte, 0, b.size))
 	}
-	return new(make([]byte, 0, room))
+	return new(make([]byte, 0, capacity))
 }
 
 // keep keeps a buffer for other events, unless it is larger than those.
@@ -120,22 +120,22 @@ func (f *frames) free() {
 		return
 	}
 	rest := (*f.buffer)[f.start:]
-	if len(rest) > 0 && f.place == nil {
+	if len(rest) > 0 && f.seat == nil {
 		return
 	}
 	if len(rest) > firstRead {
-		size := f.place.size
-		if !f.place.carryOver(len(rest), f.clock) {
+		size := f.seat.size
+		if !f.seat.carryOver(len(rest), f.clock) {
 			f.slow()
 		}
-		if f.place.size < size {
+		if f.seat.size < size {
 			f.move(rest)
 		}
 		return
 	}
 	f.move(rest)
-	f.place.release()
-	f.place = nil
+	f.seat.release()
+	f.seat = nil
 }
 
 // move moves the beginning of the next document to a buffer of its size.
@@ -160,7 +160,7 @@ func (f *frames) pass(spaces int) error {
 // ends notes that a document is complete.
 func (f *frames) ends() {
 	f.spaces = 0
-	f.place.end()
+	f.seat.end()
 }
 
 // await blocks without a buffer until there is something of the next document. All that waits for long waits here, so
@@ -241,7 +241,7 @@ func (f *frames) message() ([]byte, error) {
 	return *f.buffer, nil
 }
 
-// borrow has a buffer with room for more bytes.
+// borrow has a buffer with space for more bytes.
 func (f *frames) borrow(more int) error {
 	if f.buffer == nil {
 		f.buffer = newBuffer(more) // no more than firstRead
@@ -252,8 +252,8 @@ func (f *frames) borrow(more int) error {
 		return nil
 	}
 	size := min(max(2*cap(*b), len(*b)+more), maxDocument)
-	place, err := f.share.read(f, f.place, size)
-	if f.place = place; err != nil {
+	seat, err := f.share.read(f, f.seat, size)
+	if f.seat = seat; err != nil {
 		return err
 	}
 	f.buffer = newBuffer(size)

@@ -313,7 +313,7 @@ func TestDocumentsThatDoNotArrive(t *testing.T) {
 	begun := `{"type":"ADDED","object":{"metadata":{"annotations":{"a":"` + times("x", 1)
 	complete := begun + `"},"name":"large","resourceVersion":"6"}}}` + "\n"
 	var hanging []*script
-	for i := range 3 { // a namespace has two places for documents of this size
+	for i := range 3 { // a namespace has two seats for documents of this size
 		s := begin(t, of("hostile", fmt.Sprint(i)), say(all("5"), begun))
 		s.eventually("listed ")
 		hanging = append(hanging, s)
@@ -329,8 +329,8 @@ func TestDocumentsThatDoNotArrive(t *testing.T) {
 	waiting.eventually("listed ", "set large@6")
 }
 
-// A small beginning of the next document keeps no place for a large one.
-func TestPlaceOfALargeDocumentIsNotCarriedOver(t *testing.T) {
+// A small beginning of the next document keeps no seat for a large one.
+func TestSeatOfALargeDocumentIsNotCarriedOver(t *testing.T) {
 	shared := follow.NewBudget()
 	of := func(name string) func(*follow.Collection) {
 		return func(c *follow.Collection) {
@@ -339,7 +339,7 @@ func TestPlaceOfALargeDocumentIsNotCarriedOver(t *testing.T) {
 	}
 	begun := `{"type":"ADDED","object":{"metadata":{"annotations":{"a":"`
 	complete := begun + times("x", 1) + `"},"name":"large","resourceVersion":"6"}}}` + "\n"
-	for i := range 2 { // as many as the namespace has places
+	for i := range 2 { // as many as the namespace has seats
 		s := begin(t, of(fmt.Sprint(i)), say(all("5"), complete+begun+strings.Repeat("x", 8<<10)))
 		s.eventually("listed ", "set large@6")
 	}

@@ -67,7 +67,7 @@ func TestOneTargetHasAFewOfThem(t *testing.T) {
 }
 
 // One namespace cannot have all seats, whether or not others wait, and slow targets are treated fairly as well.
-func TestPlacesAreLeftForOtherNamespaces(t *testing.T) {
+func TestSeatsAreLeftForOtherNamespaces(t *testing.T) {
 	for name, slow := range map[string]bool{"fast": false, "slow flow": true} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -1,6 +1,6 @@
 // Package stream hands what happened to keyed things to consumers of any speed. For each consumer and key it remembers
 // each kind of event at most once, in the order of their last occurrence, so that a consumer that never reads costs a
-// bounded amount of memory and never holds up the publisher.
+// bounded amount of memory and never delays the publisher.
 package stream
 
 import (
@@ -66,7 +66,7 @@ type Stream[K comparable, T comparable] struct {
 	mu      sync.Mutex
 	order   []K
 	pending map[K][]T
-	known   map[K]struct{} // keys that the consumer heard of and whose end it did not hear of
+	known   map[K]struct{} // keys that the consumer knows of, and whose end it does not know of
 }
 
 func (s *Stream[K, T]) add(key K, events ...T) {

@@ -25,7 +25,7 @@ func TestRefusedAnswersDoNotCountAgainstTheTarget(t *testing.T) {
 	for name, fault := range map[string]error{
 		"over a bound":              &answers.Error{Err: &untrusted.ExceededError{What: "bytes", Most: 1}},
 		"in an unexpected encoding": &answers.Error{Err: &answers.EncodingError{Header: "Content-Type", Value: "a/b"}},
-		"waited for too long":       answers.ErrNoPlace,
+		"waited for too long":       answers.ErrNoSeat,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -23,19 +23,19 @@ const (
 	// breakMin and breakMax bound for how long. It doubles until a call succeeds.
 	breakMin = 5 * time.Second
 	breakMax = time.Minute
-	// pauseMax bounds how long calls wait because the target asked for it. Whoever calls holds a worker.
+	// pauseMax bounds how long calls wait because the target asked for it. A caller occupies a worker.
 	pauseMax = 5 * time.Second
 )
 
 // ErrBusy is wrapped by the errors of calls that were not made, since the target has not answered others. It is a
-// missed deadline that nobody had to wait for.
+// missed deadline that no caller had to wait for.
 var ErrBusy = fmt.Errorf("the target answers probes but no calls, so none are made for a while: %w",
 	context.DeadlineExceeded)
 
 // breaker refuses the calls to a target that does not answer them, except for one from time to time. Calls that hang
 // hold the workers of all targets.
 type breaker struct {
-	opened func() // hears of each opening, without a lock held; may be nil
+	opened func() // is called with each opening, without a lock; may be nil
 
 	mu         sync.Mutex
 	unanswered int
@@ -136,8 +136,8 @@ func (t ticket) answered(response *http.Response, path string, now time.Time) bo
 	return true
 }
 
-// absent takes note of an answer that says that there is nobody who could give one. An error 500 is no such answer: a
-// webhook that fails is one, for one kind of object. Neither is one about a group that another server may serve: as
+// absent takes note of an answer that says that there is no server that could give one. An error 500 is no such answer:
+// a webhook that fails is one, for one kind of object. Neither is one about a group that another server may serve: as
 // long as that one is down, each call for it gets this, and the target serves everything else.
 func (t ticket) absent(response *http.Response, path string, now time.Time) {
 	t.note(now, func(b *breaker) bool {

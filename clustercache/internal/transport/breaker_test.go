@@ -65,7 +65,7 @@ func (g *guarded) get(ctx context.Context, path string) error {
 const configMap = "/api/v1/namespaces/default/configmaps/one"
 
 // One server that the target asks for a group is down, all the rest is well.
-func TestGroupThatNobodyServesBreaksNothingElse(t *testing.T) {
+func TestGroupThatIsNotServedBreaksNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		path string
 		busy bool

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Gate holds the calls of a connection up while nobody knows whether the connection is of any use. The zero value is
+// Gate suspends the calls of a connection while it is not known whether the connection is of any use. The zero value is
 // open.
 type Gate struct {
 	hold  atomic.Pointer[hold]
@@ -19,7 +19,7 @@ type hold struct {
 	open  context.CancelFunc
 }
 
-// Close lets nobody pass: calls fail at once with cause, and watches wait until the gate opens, so that they go on
+// Close lets no call pass: calls fail at once with cause, and watches wait until the gate opens, so that they go on
 // where they were instead of asking again and again.
 func (g *Gate) Close(cause error) {
 	over, open := context.WithCancel(context.Background())
@@ -33,7 +33,7 @@ func (g *Gate) Close(cause error) {
 // Holds returns how often the gate was closed so far.
 func (g *Gate) Holds() uint64 { return g.holds.Load() }
 
-// Open lets everybody pass.
+// Open lets all calls pass.
 func (g *Gate) Open() {
 	if h := g.hold.Swap(nil); h != nil {
 		h.open()

@@ -202,7 +202,7 @@ func TestSocketsThatAreCut(t *testing.T) {
 }
 
 // Answers that nobody reads hold up no other one, and what is kept of each is bounded.
-func TestAnswersThatNobodyReads(t *testing.T) {
+func TestAnswersThatAreNotRead(t *testing.T) {
 	var sent [20]atomic.Int64
 	var number atomic.Int32
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -65,7 +65,7 @@ const applyYAML, applyCBOR = "application/apply-patch+yaml", "application/apply-
 
 func isApply(contentType string) bool {
 	if contentType == applyYAML {
-		return true // without a look at parameters, which nobody sends
+		return true // without a look at parameters, which are not in use
 	}
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == applyYAML || media == applyCBOR)
@@ -74,7 +74,7 @@ func isApply(contentType string) bool {
 // NoAnswer is the code of requests that got none.
 const NoAnswer = 0
 
-// codes is how many codes are told apart: NoAnswer and all that HTTP has room for.
+// codes is how many codes are counted separately: NoAnswer and all that HTTP allows.
 const codes = 600
 
 // Total counts what goes over the connections to all targets. The zero value is ready to use; counting takes no lock.
@@ -87,7 +87,7 @@ type Total struct {
 	received, sent atomic.Uint64
 }
 
-// Each calls f for each verb and code that there were requests of. Codes without a meaning are told as -1, added up.
+// Each calls f for each verb and code that there were requests of. Codes without a meaning count together, as -1.
 func (t *Total) Each(f func(verb Verb, code int, requests uint64)) {
 	for v := range t.requests {
 		unknown := uint64(0)

@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestRequestsAreToldApartByVerb(t *testing.T) {
+func TestRequestsAreCountedByVerb(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, contentType string
 		watch               bool

@@ -4,7 +4,7 @@
 // everything else.
 //
 // Two round trippers come from it. Guarded is for callers: throttled, with a deadline for each call, and ended
-// with the connection; watches that resume where they were wait for a place. Control is for the few calls that
+// with the connection; watches that resume where they were wait for a seat. Control is for the few calls that
 // keep the connection itself going; they bring deadlines of their own and must get through when callers have used
 // up what is allowed.
 package transport
@@ -74,9 +74,9 @@ type Options struct {
 	Resolver *net.Resolver
 	// Throttle is shared with other connections to the same target, and may be replaced at any time.
 	Throttle *atomic.Pointer[Throttle]
-	// Suspect is called, from any goroutine, when something hints that the connection is dead or leads elsewhere: a failed
-	// call, an answer 401, a socket that was opened anew for a call of Guarded. Those that Control opens are no hint,
-	// for its calls are what finds out where the connection leads.
+	// Suspect is called, from any goroutine, when something suggests that the connection is dead or leads elsewhere: a
+	// failed call, an answer 401, a socket that was opened anew for a call of Guarded. Those that Control opens raise no
+	// suspicion, for its calls are what finds out where the connection leads.
 	Suspect func()
 	// Unanswered is called, from any goroutine, with the errors of callers' calls that got no answer. Nil: it is not.
 	Unanswered func(error)
@@ -88,7 +88,7 @@ type Options struct {
 	// Answers is the budget of large answers, which all targets share, and Owner is the target in it. Nil: a separate one.
 	Answers *answers.Budget
 	Owner   semaphore.Owner
-	// Openings are the places for watches that resume where they were. Nil: no bound.
+	// Openings are the seats for watches that resume where they were. Nil: no bound.
 	Openings *seats.Flow
 	// PingInterval is how long an HTTP/2 connection may be silent before the other end is asked for a sign of life,
 	// PingTimeout how long that may take before the connection counts as lost. Zero: it is never asked, and 15s.
@@ -163,7 +163,7 @@ type wire struct {
 	http   *http.Transport
 	ctx    context.Context
 	cancel context.CancelFunc
-	onDial func() // hears of each socket but the first, and those of control calls
+	onDial func() // is called with each socket but the first, and those of control calls
 	total  *Total
 
 	mu     sync.Mutex
@@ -392,7 +392,7 @@ func (t *Throttle) MaxInFlight() int { return cap(t.slots) }
 var errDeadline = fmt.Errorf("%w", context.DeadlineExceeded)
 
 // guard is the outermost transport, which all clients use. It confines calls to the target's server, applies the
-// throttle and the deadlines, ends everything with the connection, and tells when a call hints that it is dead.
+// throttle and the deadlines, ends everything with the connection, and tells when a call suggests that it is dead.
 type guard struct {
 	next     http.RoundTripper
 	host     string
@@ -461,15 +461,15 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 		if !fenced {
 			g.meter.answered(verbOf(request, watch), NoAnswer, 0)
 		}
-		held := g.gate.cause()
+		suspended := g.gate.cause()
 		switch {
-		case held != nil && !watch:
-			err = held
+		case suspended != nil && !watch:
+			err = suspended
 		case answers.IsRefused(err):
-		case held == nil && !fenced && request.Context().Err() == nil && g.ctx.Err() == nil:
+		case suspended == nil && !fenced && request.Context().Err() == nil && g.ctx.Err() == nil:
 			g.suspect()
 		}
-		if held == nil && !fenced && call.caller.Err() == nil && g.ctx.Err() == nil && g.unanswered != nil {
+		if suspended == nil && !fenced && call.caller.Err() == nil && g.ctx.Err() == nil && g.unanswered != nil {
 			g.unanswered(err)
 		}
 		call.end(err)
@@ -491,7 +491,7 @@ func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) 
 
 // awaitOpening delays a watch that resumes where another ended, while very many are being opened. Otherwise the watches
 // of all targets that are reachable again would delay the first calls, by which their connections are found to work. A
-// watch that begins with a list has the place of that list.
+// watch that begins with a list has the seat of that list.
 func (g *guard) awaitOpening(c *call, reopens bool) (done func(completed bool), err error) {
 	if !reopens || g.openings == nil {
 		return func(bool) {}, nil
@@ -655,7 +655,7 @@ func (c *call) end(result error) {
 		if answers.IsRefused(result) {
 			result = nil // it was answered
 		}
-		c.ticket.outcome(result, broken && !errors.Is(result, answers.ErrNoPlace), time.Now())
+		c.ticket.outcome(result, broken && !errors.Is(result, answers.ErrNoSeat), time.Now())
 		c.mu.Lock()
 		c.ended = true
 		c.stopTimerLocked()

@@ -50,7 +50,7 @@ func Reason(err error) string {
 // and errors that fenced reports.
 func discreet(err error, fenced func(error) bool) error {
 	var u *UnreachableError
-	own := errors.Is(err, untrusted.ErrExceeded) || answers.IsRefused(err) || errors.Is(err, answers.ErrNoPlace)
+	own := errors.Is(err, untrusted.ErrExceeded) || answers.IsRefused(err) || errors.Is(err, answers.ErrNoSeat)
 	if err == nil || errors.As(err, &u) || own || fenced(err) {
 		return err
 	}

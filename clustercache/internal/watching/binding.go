@@ -32,8 +32,8 @@ const (
 	// and their definitions are often applied in the same breath.
 	unknownRetryMin = 200 * time.Millisecond
 	unknownRetryMax = 2 * time.Second
-	// fullRetry bounds the pauses after a target had more objects than there is room for, which begin like the others: a
-	// list of so many is work for it, and who can mend that is somebody there or here. A watch that there is room for
+	// fullRetry bounds the pauses after a target had more objects than the quota allows, which begin like the others: a
+	// list of so many is work for it, and who can mend that is somebody there or here. A watch that fits
 	// again does not wait that long.
 	fullRetry = 5 * time.Minute
 )
@@ -52,9 +52,9 @@ var ErrStalled = errors.New("the initial list of the watch makes no progress")
 type Connection struct {
 	// Context ends with the connection.
 	Context context.Context
-	// Held returns nil while the connection is of use, else a channel that is closed when it is again. What watches kept
-	// is not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
-	Held func() <-chan struct{}
+	// Suspended returns nil while the connection is of use, else a channel that is closed when it is again. What watches
+	// kept is not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
+	Suspended func() <-chan struct{}
 	// Fenced tells whether a call failed because it was not let out by the hub itself, of which nothing is said either.
 	// Nil: none does.
 	Fenced func(err error) bool
@@ -72,7 +72,7 @@ type Connection struct {
 	Logger                      logr.Logger
 	// Events counts the events of watches, objects of initial lists included.
 	Events *atomic.Uint64
-	// Lists are the places for listing all objects of a kind. Nil: no bound.
+	// Lists are the seats for listing all objects of a kind. Nil: no bound.
 	Lists *seats.Flow
 	// Budget bounds the memory of large documents while they are read and decoded. Nil: there is no bound.
 	Budget *follow.Share
@@ -83,11 +83,11 @@ type Connection struct {
 	full sync.Map // schema.GroupVersionResource -> struct{}
 }
 
-func (c *Connection) held() <-chan struct{} {
-	if c.Held == nil {
+func (c *Connection) suspended() <-chan struct{} {
+	if c.Suspended == nil {
 		return nil
 	}
-	return c.Held()
+	return c.Suspended()
 }
 
 func (c *Connection) outages() uint64 {
@@ -117,7 +117,7 @@ type Binding struct {
 	trims    bool
 	// listing is what a list that is under way brought so far, nil if none is. Only used by the goroutine of run.
 	listing *list
-	// abort ends the attempt that is under way, which is overfull if there was no room for an object. Only used by the
+	// abort ends the attempt that is under way, which is overfull if there was no quota for an object. Only used by the
 	// goroutine of Run.
 	abort    context.CancelCauseFunc
 	overfull bool
@@ -178,9 +178,9 @@ func (b *Binding) recover(r *retries, err error) {
 	if b.ctx.Err() != nil {
 		return
 	}
-	if held := b.connection.held(); held != nil {
+	if suspended := b.connection.suspended(); suspended != nil {
 		select {
-		case <-held:
+		case <-suspended:
 		case <-b.ctx.Done():
 		}
 		return
@@ -364,8 +364,8 @@ func (b *Binding) newFollower() error {
 	b.trims = spec.MetadataOnly && full
 	c := follow.Collection{
 		Client: b.connection.Client, Server: b.connection.Server, Clock: b.connection.Clock, Redact: b.connection.Redact,
-		Held:   b.connection.Held,
-		Budget: b.connection.Budget, Resource: b.resource, Kind: mapping.GroupVersionKind,
+		Suspended: b.connection.Suspended,
+		Budget:    b.connection.Budget, Resource: b.resource, Kind: mapping.GroupVersionKind,
 		Namespace: spec.Namespace, MetadataOnly: spec.MetadataOnly && !full,
 		Endless: b.connection.SyncTimeout / 2, // what stands still was opened a bit after it was begun
 	}

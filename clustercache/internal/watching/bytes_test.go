@@ -21,7 +21,7 @@ func with(what string, number, version, length int) string {
 		what, number, version, strings.Repeat("x", length))
 }
 
-// A few large objects fill the room as many small ones do. Other watches are not affected.
+// A few large objects fill the quota as many small ones do. Other watches are not affected.
 func TestObjectsThatAreTooLarge(t *testing.T) {
 	for name, events := range map[string][]string{
 		"new ones":      {with("ADDED", 7, 101, 600<<10), with("ADDED", 8, 102, 600<<10)},

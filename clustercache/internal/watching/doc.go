@@ -3,8 +3,8 @@
 // A Stream outlives connections: it holds what is kept of the objects, serves lookups and calls the handlers of its
 // subscriptions. For each connection a Binding fills it: it finds the resource of the kind and has a follow.Follower
 // list and watch it, whose sink it is. A binding counts from its promotion on. One that is not promoted yet collects
-// its initial list and what follows beside the one that counts, so that a connection can be replaced without a gap:
-// promotion stops the former binding, compares the two states and reports the difference.
+// its initial list and what follows beside the one that counts, so that a connection can be replaced without an
+// interruption: promotion stops the former binding, compares the two states and reports the difference.
 //
 // What is kept is relied upon (synced) once a list is complete, and not any more once a watch has not been open for
 // ten seconds, its version is forgotten, or the connection was not of use in between. A watch that ends in order and

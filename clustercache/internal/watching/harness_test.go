@@ -136,7 +136,7 @@ type fixedMapper struct{ *meta.DefaultRESTMapper }
 
 func (fixedMapper) Reset() {}
 
-// setting is a target with room for so many objects.
+// setting is a target with quota for so many objects.
 type setting struct {
 	g     *WithT
 	t     *testing.T
@@ -152,7 +152,7 @@ func newSetting(t *testing.T, most int) *setting {
 	s.quota = NewQuota(Size{Objects: most}, nil, func() { s.told.Add(1) })
 	t.Cleanup(func() {
 		s.g.Eventually(func() error { return goleak.Find(before) }).Should(Succeed())
-		s.g.Expect(s.taken()).To(BeZero(), "all room is given back")
+		s.g.Expect(s.taken()).To(BeZero(), "all quota is given back")
 	})
 	return s
 }

@@ -11,8 +11,8 @@ import (
 const (
 	// interruptionMax is how long what is kept is relied upon after a watch ended and before another one is open.
 	interruptionMax = 10 * time.Second
-	// quiet is how long a watch that was opened again must say nothing to have told what was missed; an API server tells
-	// it at once, and that it has forgotten the version, too.
+	// quiet is how long a watch that was opened again must say nothing to have delivered what was missed; an API server
+	// sends it at once, and that it has forgotten the version, too.
 	quiet = time.Second
 	// quietMax is how long one is waited for to be quiet that says nothing about itself either: API servers that know
 	// bookmarks send one about every minute.
@@ -26,13 +26,13 @@ type interruption struct {
 	timer clock.Timer
 	// waiting is true while there is no second watch.
 	waiting bool
-	// catching is true while the second watch may not have told all. It is changed under the lock.
+	// catching is true while the second watch may not have delivered all. It is changed under the lock.
 	catching atomic.Bool
 	opened   time.Time
 	outages  uint64 // the connection had had when it was opened
 }
 
-// stop ends whatever is waited for, and tells whether that was to hear what was missed.
+// stop ends whatever is waited for, and tells whether that was to receive what was missed.
 func (g *interruption) stop() (catching bool, outages uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,8 +13,8 @@ func newList() *list { return &list{values: map[types.NamespacedName]any{}} }
 
 func (l *list) size() Size { return Size{len(l.values), l.bytes} }
 
-// put adds an object to a list beside what the watch keeps. It returns false if there is no room for it. What has not
-// changed is kept once. A list may take a quarter more than there is room for together with what it replaces.
+// put adds an object to a list beside what the watch keeps. It returns false if there is no quota for it. What has not
+// changed is kept once. A list may take a quarter more than the quota allows together with what it replaces.
 func (w *Stream) put(b *Binding, l *list, key types.NamespacedName, value any) bool {
 	w.take(l, key)
 	size := sizeOf(key, value)

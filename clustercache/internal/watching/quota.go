@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// ErrTooMany is reported when there is no room for what a watch brings. What it kept before is not relied upon.
+// ErrTooMany is reported when there is no quota for what a watch brings. What it kept before is not relied upon.
 var ErrTooMany = errors.New("the target has more objects, or larger ones, than may be kept of it")
 
 // shownRefused is how many names of watches Refused shows.
@@ -39,7 +39,7 @@ func (s Size) larger(other Size) Size {
 // asks only if no other one is more than twice as large. Else that other one is evicted: what it kept is forgotten,
 // and it begins anew later. That the other one must be so much larger keeps two that do not fit together from evicting
 // each other in turn; and a watch counts as large as it was when it was refused until it fits, so that its next try
-// evicts nobody.
+// evicts none.
 type Quota struct {
 	most    Size
 	shared  *Pool // nil if there is none
@@ -47,34 +47,34 @@ type Quota struct {
 
 	mu       sync.Mutex
 	taken    Size
-	held     map[*Stream]Size // what each watch has taken
+	used     map[*Stream]Size // what each watch has taken
 	refused  map[*Stream]*refusal
 	attempts map[*Binding]context.CancelCauseFunc // that are under way
 }
 
-// refusal is what is known of a watch that there was no room for.
+// refusal is what is known of a watch that there was no quota for.
 type refusal struct {
 	size      Size          // its maximum so far
 	why       string        // the bound that refused it
 	announced bool          // changed was called
 	reported  bool          // its handler knows
 	evicted   bool          // it may take nothing until its handler knows
-	freed     chan struct{} // receives when there may be room for it again
+	freed     chan struct{} // receives when it may fit again
 }
 
-// NewQuota returns room of the given size, where zero bytes mean no bound on bytes. A part of it may be taken from a
-// pool. changed is called without a lock of the room when Refused has changed.
+// NewQuota returns a quota of the given size, where zero bytes mean no bound on bytes. A part of it may be taken from a
+// pool. changed is called without a lock of the quota when Refused has changed.
 func NewQuota(most Size, shared *Pool, changed func()) *Quota {
 	if most.Bytes == 0 {
 		most.Bytes = math.MaxInt64 / 4
 	}
 	return &Quota{
 		most: most, shared: shared, changed: changed,
-		held: map[*Stream]Size{}, refused: map[*Stream]*refusal{}, attempts: map[*Binding]context.CancelCauseFunc{},
+		used: map[*Stream]Size{}, refused: map[*Stream]*refusal{}, attempts: map[*Binding]context.CancelCauseFunc{},
 	}
 }
 
-// Refused says which watches have more objects than there is room for, and which bound they exceed; empty if none does.
+// Refused says which watches have more objects than the quota allows, and which bound they exceed; empty if none does.
 func (r *Quota) Refused() string {
 	r.mu.Lock()
 	var names []string
@@ -116,22 +116,22 @@ func (r *Quota) take(w *Stream, more Size) bool {
 		return false // another target has just taken it
 	}
 	r.taken = after
-	if held := r.held[w].plus(more); held == (Size{}) {
-		delete(r.held, w)
+	if used := r.used[w].plus(more); used == (Size{}) {
+		delete(r.used, w)
 	} else {
-		r.held[w] = held
+		r.used[w] = used
 	}
 	return true
 }
 
-// has tells whether there is room for a watch that keeps so much, without another one being evicted.
+// has tells whether the quota allows a watch that keeps so much, without another one being evicted.
 func (r *Quota) has(w *Stream, n Size) bool {
 	if r == nil {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lacks(n.minus(r.held[w])) == ""
+	return r.lacks(n.minus(r.used[w])) == ""
 }
 
 // reserve tells whether a watch may keep so much, in whatever list. It may evict another watch, so it is called without
@@ -157,7 +157,7 @@ func (r *Quota) claim(w *Stream, n Size) (fits bool, evicted []*Stream, aborts [
 		return false, nil, nil
 	}
 	for {
-		more := n.larger(r.held[w]).minus(r.held[w])
+		more := n.larger(r.used[w]).minus(r.used[w])
 		why := r.lacks(more)
 		if why == "" && r.take(w, more) {
 			return true, evicted, aborts
@@ -174,36 +174,36 @@ func (r *Quota) claim(w *Stream, n Size) (fits bool, evicted []*Stream, aborts [
 	}
 }
 
-// evict takes all room from a watch, and returns what aborts its attempts.
+// evict takes all that a watch uses, and returns what aborts its attempts.
 func (r *Quota) evict(w *Stream, why string) (aborts []context.CancelCauseFunc) {
 	for b, abort := range r.attempts {
 		if b.watch == w {
 			aborts = append(aborts, abort)
 		}
 	}
-	refused := r.refuse(w, r.held[w], why)
+	refused := r.refuse(w, r.used[w], why)
 	refused.evicted = !refused.reported || len(aborts) > 0
-	r.take(w, Size{}.minus(r.held[w]))
+	r.take(w, Size{}.minus(r.used[w]))
 	return aborts
 }
 
-// size is that of a watch, or what it was when there was no room for it.
+// size is that of a watch, or what it was when there was no quota for it.
 func (r *Quota) size(w *Stream) Size {
 	if refused := r.refused[w]; refused != nil {
-		return refused.size.larger(r.held[w])
+		return refused.size.larger(r.used[w])
 	}
-	return r.held[w]
+	return r.used[w]
 }
 
-// weight is the share of the room that a size takes, in bytes: the maximum number of objects weighs as much as the
+// weight is the share of the quota that a size takes, in bytes: the maximum number of objects weighs as much as the
 // maximum of bytes.
 func (r *Quota) weight(s Size) int64 {
 	return max(int64(s.Objects)*max(r.most.Bytes/int64(max(r.most.Objects, 1)), 1), s.Bytes)
 }
 
-// largestBut returns the largest of the other watches that have taken room; nil if none has.
+// largestBut returns the largest of the other watches that use some of it; nil if none has.
 func (r *Quota) largestBut(w *Stream) (largest *Stream) {
-	for other := range r.held {
+	for other := range r.used {
 		if other != w && (largest == nil || r.weight(r.size(other)) > r.weight(r.size(largest))) {
 			largest = other
 		}
@@ -261,7 +261,7 @@ func (r *Quota) leave(b *Binding) {
 	delete(r.attempts, b)
 }
 
-// reported notes that the handler of a watch knows that there is no room for it.
+// reported notes that the handler of a watch knows that there is no quota for it.
 func (r *Quota) reported(w *Stream) {
 	if r == nil {
 		return
@@ -273,7 +273,7 @@ func (r *Quota) reported(w *Stream) {
 	}
 }
 
-// announce tells that a watch was refused. What it returns receives when there may be room for it again.
+// announce tells that a watch was refused. What it returns receives when it may fit again.
 func (r *Quota) announce(w *Stream) (freed <-chan struct{}) {
 	if r == nil {
 		return nil
@@ -298,13 +298,13 @@ func (r *Quota) keep(w *Stream, n Size) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	held := r.held[w]
-	if less := (Size{min(n.Objects, held.Objects), min(n.Bytes, held.Bytes)}).minus(held); less != (Size{}) {
+	used := r.used[w]
+	if less := (Size{min(n.Objects, used.Objects), min(n.Bytes, used.Bytes)}).minus(used); less != (Size{}) {
 		r.take(w, less)
 	}
 }
 
-// fits notes that there is room for all that a watch brings, or that the watch has ended, and that others may fit now,
+// fits notes that the quota allows all that a watch brings, or that the watch has ended, and that others may fit now,
 // too. One that was evicted meanwhile does not fit.
 func (r *Quota) fits(w *Stream) {
 	if r == nil {
@@ -322,8 +322,8 @@ func (r *Quota) fits(w *Stream) {
 	r.wake()
 }
 
-// wake has those tried again that there may be room for: half as much again as they are known to need, so that one
-// that fails each time is not woken often. What those give back that do not fit themselves wakes nobody.
+// wake has those tried again that may fit: half as much again as they are known to need, so that one
+// that fails each time is not woken often. What those give back that do not fit themselves wakes none.
 func (r *Quota) wake() {
 	if r == nil {
 		return
@@ -340,13 +340,13 @@ func (r *Quota) wake() {
 	}
 }
 
-// mayFit tells whether there is room for a watch that was refused at a size: for half as much again, or all that
+// mayFit tells whether a watch fits that was refused at a size: with half as much again, or all that
 // there is.
 func (r *Quota) mayFit(w *Stream, size Size) bool {
 	half := Size{size.Objects + size.Objects/2, size.Bytes + size.Bytes/2}
 	least := Size{min(half.Objects, r.most.Objects), min(half.Bytes, r.most.Bytes)}
-	left := r.most.minus(r.taken).plus(r.held[w])
-	more := least.Bytes - r.held[w].Bytes
+	left := r.most.minus(r.taken).plus(r.used[w])
+	more := least.Bytes - r.used[w].Bytes
 	fits := size.larger(r.most) == r.most && least.larger(left) == left
 	return fits && r.shared.fits(r.taken.Bytes, r.taken.Bytes+more)
 }

@@ -45,8 +45,8 @@ func TestListThatDoesNotFit(t *testing.T) {
 	s.g.Expect(state(w)()).To(Equal([2]any{true, 3}), "nothing happened to it")
 }
 
-// A kind that fills the room by and by is the one that goes when another has a new object.
-func TestWatchThatFillsTheRoomIsOusted(t *testing.T) {
+// A kind that fills the quota by and by is the one that goes when another has a new object.
+func TestWatchThatFillsTheQuotaIsEvicted(t *testing.T) {
 	s := newSetting(t, 10)
 	filling, small := newSite(t, 1), newSite(t, 2)
 	large, told := s.watch("filling", filling)
@@ -58,7 +58,7 @@ func TestWatchThatFillsTheRoomIsOusted(t *testing.T) {
 	}
 	s.g.Eventually(s.quota.Refused).Should(ContainSubstring("filling"), "the ninth does not fit")
 	s.g.Eventually(s.pauses).Should(BeTrue())
-	s.g.Expect(state(large)()).To(Equal([2]any{false, 8}), "what is known stays as long as there is room")
+	s.g.Expect(state(large)()).To(Equal([2]any{false, 8}), "what is known stays as long as there is quota")
 	filling.objects.Store(1000)
 
 	small.events <- is(2)
@@ -152,7 +152,7 @@ func TestWatchesThatDoNotFitTogether(t *testing.T) {
 	}
 }
 
-// What a watch knows stays when there is no room for more, and nothing counts as deleted.
+// What a watch knows stays when there is no quota for more, and nothing counts as deleted.
 func TestEventThatDoesNotFit(t *testing.T) {
 	s := newSetting(t, 5)
 	of := newSite(t, 5)
@@ -188,8 +188,8 @@ func TestListThatIsTakenAnewFits(t *testing.T) {
 	s.g.Expect(s.told.Load()).To(BeZero())
 }
 
-// Who waits for room does not wait for long when there is some: neither when a watch goes, nor when objects do.
-func TestRoomThatIsGivenBack(t *testing.T) {
+// Who waits for quota does not wait for long when there is some: neither when a watch goes, nor when objects do.
+func TestQuotaThatIsGivenBack(t *testing.T) {
 	for name, give := range map[string]func(first *Stream, of *site){
 		"by a watch that goes": func(first *Stream, _ *site) { first.Close() },
 		"by objects that go": func(_ *Stream, of *site) {
@@ -214,7 +214,7 @@ func TestRoomThatIsGivenBack(t *testing.T) {
 }
 
 // One that would need more than there is, or than is given back, is not asked for each time that something goes.
-func TestRoomThatIsNotEnough(t *testing.T) {
+func TestQuotaThatIsNotEnough(t *testing.T) {
 	g := NewWithT(t)
 	r := NewQuota(Size{Objects: 100}, nil, func() {})
 	fits, waits := NewStream(t.Context(), Spec{Quota: r}), NewStream(t.Context(), Spec{Quota: r})
@@ -248,7 +248,7 @@ func TestRoomThatIsNotEnough(t *testing.T) {
 }
 
 // The first objects of a list that is taken anew give nothing back: what it replaces is still there.
-func TestShorterListNeedsNoRoom(t *testing.T) {
+func TestShorterListNeedsNoQuota(t *testing.T) {
 	g := NewWithT(t)
 	r := NewQuota(Size{Objects: 5}, nil, func() {})
 	w, other := NewStream(t.Context(), Spec{Quota: r}), NewStream(t.Context(), Spec{Quota: r})
@@ -260,7 +260,7 @@ func TestShorterListNeedsNoRoom(t *testing.T) {
 	g.Expect(r.reserve(other, Size{Objects: 5})).To(BeTrue())
 }
 
-// What is refused because the watch has ended is not refused for want of room, and nothing is left of a watch that has
+// What is refused because the watch has ended is not refused for want of quota, and nothing is left of a watch that has
 // ended.
 func TestWatchThatHasEndedIsNotRefused(t *testing.T) {
 	g := NewWithT(t)

@@ -9,7 +9,7 @@ import (
 
 const (
 	// perEntry is about what an entry of a map takes that has a key and a value of two words each, as those have in
-	// which objects are kept: some of its places are free.
+	// which objects are kept: some of its slots are free.
 	perEntry = 96
 	// perMap is what a map takes that has one entry at least.
 	perMap = 64

@@ -34,7 +34,7 @@ type Spec struct {
 	Transform func(obj client.Object) any
 }
 
-// Handler hears of the changes of a stream, one at a time. watch is the name of the subscription.
+// Handler receives the changes of a stream, one at a time. watch is the name of the subscription.
 type Handler interface {
 	OnUpdate(cluster types.NamespacedName, watch string, key types.NamespacedName, old, value any)
 	OnDelete(cluster types.NamespacedName, watch string, key types.NamespacedName, old any)
@@ -109,7 +109,7 @@ func (w *Stream) State() (synced bool, objects int) {
 func (w *Stream) Spec() Spec { return w.spec }
 
 func (w *Stream) syncedLocked() bool {
-	return w.trustsLocked(w.syncedBy) && w.syncedBy.connection.held() == nil
+	return w.trustsLocked(w.syncedBy) && w.syncedBy.connection.suspended() == nil
 }
 
 func (w *Stream) trustsLocked(b *Binding) bool {
@@ -184,7 +184,7 @@ func (w *Stream) forget() {
 	w.values, w.bytes, w.syncedBy = map[types.NamespacedName]any{}, 0, nil
 }
 
-// shrink gives back what is not needed of the room for what is kept.
+// shrink gives back what is not needed of the memory for what is kept.
 func (w *Stream) shrink() {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -253,7 +253,7 @@ func (w *Stream) replaceLocked(b *Binding, list *list) {
 	w.synced()
 }
 
-// set takes an object that was added or changed. It returns false if there is no room for it.
+// set takes an object that was added or changed. It returns false if there is no quota for it.
 func (w *Stream) set(b *Binding, key types.NamespacedName, value any) bool {
 	w.deliver.Lock()
 	defer w.deliver.Unlock()

@@ -26,7 +26,7 @@ func (w *Stream) Subscribe(name string, handler Handler) *Subscription {
 	return &Subscription{stream: w, name: name, handler: handler}
 }
 
-// Join has the handler hear of everything that the stream keeps, of the stream's state, and from then on of what
+// Join gives the handler everything that the stream keeps, of the stream's state, and from then on of what
 // changes. It waits for handlers that are being called, so it must not be called by one.
 func (s *Subscription) Join() {
 	w := s.stream

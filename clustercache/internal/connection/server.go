@@ -1,4 +1,4 @@
-package clustercache
+package connection
 
 import (
 	"crypto/sha256"
@@ -12,18 +12,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ServerID stands for what authenticates an API server to the hub: its address, the name that its certificate must have
-// and the certificate authorities. Two targets with the same ServerID are the same server, whatever it answers.
-// Different ones may be the same server under two addresses. The zero value is no server.
-type ServerID string
-
-// server identifies the API server that an access leads to; zero if that is not authenticated or cannot be determined.
-func (a access) server() ServerID {
+// ServerID identifies the API server that an access leads to, by what authenticates it: its address, the name that its
+// certificate must have and the certificate authorities. Empty if it is not authenticated or cannot be determined.
+func (a Access) ServerID() string {
 	switch {
-	case a.kubeconfig != nil:
-		return serverID(a.kubeconfig.Server, a.kubeconfig.ServerName, a.kubeconfig.CA, a.kubeconfig.ProxyURL)
-	case a.static != nil && a.static.Proxy == nil && !a.static.Insecure:
-		config := rest.CopyConfig(a.static)
+	case a.Kubeconfig != nil:
+		return serverID(a.Kubeconfig.Server, a.Kubeconfig.ServerName, a.Kubeconfig.CA, a.Kubeconfig.ProxyURL)
+	case a.Static != nil && a.Static.Proxy == nil && !a.Static.Insecure:
+		config := rest.CopyConfig(a.Static)
 		if rest.LoadTLSFiles(config) != nil {
 			return ""
 		}
@@ -34,7 +30,7 @@ func (a access) server() ServerID {
 }
 
 // serverID hashes its arguments, each with its length, so that no two lists of arguments look alike.
-func serverID(address, name string, ca []byte, proxy string) ServerID {
+func serverID(address, name string, ca []byte, proxy string) string {
 	server, err := url.Parse(address)
 	if err != nil || server.Scheme != "https" || server.Hostname() == "" {
 		return ""
@@ -56,5 +52,5 @@ func serverID(address, name string, ca []byte, proxy string) ServerID {
 	for block, rest := pem.Decode(ca); block != nil; block, rest = pem.Decode(rest) {
 		write(block.Bytes)
 	}
-	return ServerID(hex.EncodeToString(hash.Sum(nil)))
+	return hex.EncodeToString(hash.Sum(nil))
 }

@@ -1,14 +1,9 @@
-package clustercache
+package connection
 
 import (
-	"fmt"
 	"mime"
 	"net/http"
 	"strings"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/trellis-hub/trellis/clustercache/internal/watching"
 )
 
 // rediscovery notices answers by which a target says that a resource is not where discovery said that it is, as after
@@ -54,30 +49,4 @@ func groupOf(path string) (group string, ok bool) {
 		return parts[1], true
 	}
 	return "", false
-}
-
-// clients are those for callers.
-type clients struct{ uncached, cached client.Client }
-
-// unserved notes that a target does not serve a resource of a group as discovery said. The clients are made anew, for
-// they remember for good what they learned of each kind.
-func (g *connection) unserved(t *target, group string) {
-	if !g.mapper.Suspect(group) {
-		return
-	}
-	t.log.V(1).Info("The target does not serve a kind as it said; it is asked again what it serves", "group", group)
-	if err := g.renewClients(t); err != nil {
-		t.log.Error(err, "Cannot forget what is known of the kinds of the target")
-	}
-}
-
-// renewClients has the clients for callers be such that know no kind yet.
-func (g *connection) renewClients(t *target) error {
-	c, err := client.New(g.config, client.Options{HTTPClient: g.guarded, Scheme: t.cache.options.Scheme, Mapper: g.mapper})
-	if err != nil {
-		return fmt.Errorf("cannot build the client: %w", err)
-	}
-	uncached := scopedClient{c}
-	g.clients.Store(&clients{uncached: uncached, cached: &watching.Client{Client: uncached, Reader: t.reader()}})
-	return nil
 }

@@ -1,4 +1,4 @@
-package clustercache
+package connection
 
 import (
 	"context"
@@ -12,12 +12,14 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/answers"
 )
 
-// HoldAnswers declares that objects that are read from targets with the returned context stay in use until done is
-// called. Large answers of all targets share a budget, and those read with the context keep their places until then.
-// Call it for the work on one object, not on many.
-func HoldAnswers(ctx context.Context) (held context.Context, done func()) { return answers.Scope(ctx) }
+var (
+	_ client.Client              = scopedClient{}
+	_ metadata.Interface         = scopedMetadata{}
+	_ metadata.Getter            = scopedGetter{}
+	_ metadata.ResourceInterface = scopedResource{}
+)
 
-// scopedClient keeps the places of large answers until they are decoded.
+// scopedClient keeps the seats of large answers until they are decoded.
 type scopedClient struct{ client.Client }
 
 // Get implements client.Reader.

@@ -72,7 +72,7 @@ func TestWatchesWaitWhileTheServerCannotBeAsked(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		server, gate, clock := make(opener, 100), &gate{}, &hasty{now: time.Now()}
 		f := follow.New(follow.Collection{
-			Client: &http.Client{Transport: server}, Server: address, Clock: clock, MetadataOnly: true, Held: gate.closed,
+			Client: &http.Client{Transport: server}, Server: address, Clock: clock, MetadataOnly: true, Suspended: gate.closed,
 			Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 		}, &sink{present: map[string]client.Object{}})
 		ctx, cancel := context.WithCancel(t.Context())

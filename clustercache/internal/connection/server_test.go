@@ -1,4 +1,4 @@
-package clustercache
+package connection
 
 import (
 	"encoding/pem"
@@ -14,18 +14,18 @@ func TestServerID(t *testing.T) {
 	certificate := func(content string) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(content)})
 	}
-	with := func(change func(*kubeconfig.Config)) access {
+	with := func(change func(*kubeconfig.Config)) Access {
 		c := &kubeconfig.Config{Server: "https://api.example.com", CA: certificate("a"), Token: "t"}
 		change(c)
-		return access{kubeconfig: c}
+		return Access{Kubeconfig: c}
 	}
 	base := with(func(*kubeconfig.Config) {})
 	type config = *kubeconfig.Config
-	static := access{static: &rest.Config{
-		Host: base.kubeconfig.Server, TLSClientConfig: rest.TLSClientConfig{CAData: certificate("a")},
+	static := Access{Static: &rest.Config{
+		Host: base.Kubeconfig.Server, TLSClientConfig: rest.TLSClientConfig{CAData: certificate("a")},
 	}}
 	for name, tc := range map[string]struct {
-		access access
+		access Access
 		same   bool
 	}{
 		"the default port":           {with(func(c config) { c.Server = "https://API.example.com:443/" }), true},
@@ -43,11 +43,11 @@ func TestServerID(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.Expect(tc.access.server()).NotTo(BeEmpty())
+			g.Expect(tc.access.ServerID()).NotTo(BeEmpty())
 			if tc.same {
-				g.Expect(tc.access.server()).To(Equal(base.server()))
+				g.Expect(tc.access.ServerID()).To(Equal(base.ServerID()))
 			} else {
-				g.Expect(tc.access.server()).NotTo(Equal(base.server()))
+				g.Expect(tc.access.ServerID()).NotTo(Equal(base.ServerID()))
 			}
 		})
 	}
@@ -60,13 +60,13 @@ func TestEscapedPathIsAnotherPath(t *testing.T) {
 
 func TestServerThatDoesNotAuthenticateItselfHasNoID(t *testing.T) {
 	insecure, absent := rest.TLSClientConfig{Insecure: true}, rest.TLSClientConfig{CAFile: "/does/not/exist"}
-	for name, a := range map[string]access{
+	for name, a := range map[string]Access{
 		"none":              {},
-		"insecure":          {static: &rest.Config{Host: "https://api", TLSClientConfig: insecure}},
-		"clear text":        {static: &rest.Config{Host: "http://api"}},
-		"no address":        {static: &rest.Config{Host: "api"}},
-		"files that are no": {static: &rest.Config{Host: "https://api", TLSClientConfig: absent}},
+		"insecure":          {Static: &rest.Config{Host: "https://api", TLSClientConfig: insecure}},
+		"clear text":        {Static: &rest.Config{Host: "http://api"}},
+		"no address":        {Static: &rest.Config{Host: "api"}},
+		"files that are no": {Static: &rest.Config{Host: "https://api", TLSClientConfig: absent}},
 	} {
-		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(a.server()).To(BeEmpty()) })
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(a.ServerID()).To(BeEmpty()) })
 	}
 }

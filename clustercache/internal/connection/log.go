@@ -1,4 +1,4 @@
-package clustercache
+package connection
 
 import (
 	"sync"
@@ -14,23 +14,23 @@ const (
 	sameReasonEvery = time.Hour
 )
 
-// reasonLog reports to the operator, in the log, why a target cannot be reached, instead of in conditions and events,
+// FailureLog reports to the operator, in the log, why a target cannot be reached, instead of in conditions and events,
 // which tenants see. The zero value is ready for use.
-type reasonLog struct {
+type FailureLog struct {
 	mu     sync.Mutex
 	last   string
 	logged time.Time
 }
 
-// again makes the next reason be logged in any case.
-func (l *reasonLog) again() {
+// Repeat makes the next reason be logged in any case.
+func (l *FailureLog) Repeat() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.logged = time.Time{}
 }
 
-// log logs a reason, if there is one, unless it was logged recently.
-func (l *reasonLog) log(log logr.Logger, now time.Time, details string) {
+// Log logs a reason, if there is one, unless it was logged recently.
+func (l *FailureLog) Log(log logr.Logger, now time.Time, details string) {
 	if details == "" {
 		return
 	}
