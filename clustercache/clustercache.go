@@ -75,10 +75,6 @@ type ClusterCache interface {
 
 	// GetHealthCheckingState returns when the target was probed last and with what result.
 	GetHealthCheckingState(ctx context.Context, cluster ClusterKey) HealthCheckingState
-	// Answers tells whether a call to a target will come to an end soon, as far as is known: because it has answered
-	// something just now, or because there is no connection, so that calls fail at once. Otherwise the target is asked,
-	// and settled is called once, from another goroutine, as soon as one of the two is so. It must return quickly.
-	Answers(cluster ClusterKey, settled func()) bool
 	// GetStatus returns the state of one target; false if it is not registered.
 	GetStatus(cluster ClusterKey) (Status, bool)
 	// List returns the states of all registered targets of a namespace, or of all namespaces if it is empty (static

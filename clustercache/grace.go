@@ -104,7 +104,7 @@ func (t *target) resume(conn *connection.Connection, version string) {
 	t.loop.probes.next, t.loop.history.unverified = now, true
 	t.suspected.Store(false)
 	t.mu.Lock()
-	t.gen = conn
+	t.conn = conn
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
 	t.throttle.Load().Reset()

@@ -57,7 +57,7 @@ func (c *Cache) all() []*target {
 
 func (t *target) inspect() Inspection {
 	t.mu.RLock()
-	in := Inspection{Status: t.status, Health: t.health, Usable: t.gen != nil}
+	in := Inspection{Status: t.status, Health: t.health, Usable: t.conn != nil}
 	t.mu.RUnlock()
 	in.Status.Labels, in.Status.Annotations = nil, nil // of the Secret, whose owner may have put anything there
 	throttle := t.throttle.Load()

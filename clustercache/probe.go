@@ -62,7 +62,6 @@ func (t *target) probed(result connection.ProbeResult) {
 	if result.Err == nil {
 		t.probeSucceeded(now, result)
 		t.historyCompared(result.History, conn, now)
-		t.settle()
 		t.mendWatches(now)
 		return
 	}

@@ -198,7 +198,7 @@ func (t *target) install(next *connection.Connection, replacement *subscription.
 	}
 	server := ServerID(next.Access().ServerID())
 	t.mu.Lock()
-	t.gen = next
+	t.conn = next
 	if t.status.UID != peer.UID {
 		t.history = connection.History{} // of another cluster
 	}

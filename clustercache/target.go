@@ -63,8 +63,7 @@ type target struct {
 	inbox   inbox
 	status  Status
 	health  HealthCheckingState
-	gen     *connection.Connection // the one that serves, or nil
-	asking  []func()               // those who asked whether the target answers
+	conn    *connection.Connection // the one that serves, or nil
 	history connection.History
 
 	loop loopState
@@ -243,13 +242,13 @@ func (t *target) snapshot() Status {
 func (t *target) current() *connection.Connection {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.gen
+	return t.conn
 }
 
 func (t *target) setConnection(conn *connection.Connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.gen = conn
+	t.conn = conn
 }
 
 // update changes the status and announces it.
@@ -319,13 +318,12 @@ func (t *target) run() {
 func (t *target) stop() {
 	t.cancel(ErrClusterUnknown)
 	t.mu.Lock()
-	conn := t.gen
-	t.gen = nil
+	conn := t.conn
+	t.conn = nil
 	t.mu.Unlock()
 	if conn != nil {
 		conn.Stop(ErrClusterUnknown)
 	}
-	t.settle()
 	t.closeLost()
 	t.cache.availability.Removed(t.key, t.clock.Now())
 	t.watches.Close()
@@ -453,7 +451,6 @@ func (t *target) proceed() {
 		t.startAttempt(conn)
 	}
 	if conn == nil {
-		t.settle()
 		return
 	}
 	t.watches.Bind(conn.Watching())
@@ -463,9 +460,6 @@ func (t *target) proceed() {
 	}
 	if t.suspected.Load() {
 		probes.next = earlier(probes.next, t.lastProbe().Add(max(probes.suspectPause, probePause)))
-	}
-	if probes.failures == 0 && !probes.fenced && t.asked() {
-		probes.next = earlier(probes.next, t.lastProbe().Add(freshAnswer))
 	}
 	if !now.Before(probes.next) {
 		t.startProbe(conn)

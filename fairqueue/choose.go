@@ -24,7 +24,8 @@ func (q *Queue[R]) next() *flow[R] {
 
 // firstOf returns the flow that comes first of a level, if there is room for it.
 func (q *Queue[R]) firstOf(l level) *flow[R] {
-	if seats := q.options.Seats; seats > 0 && (q.seated >= seats || l == background && q.ofLevel[background] >= seats) {
+	if q.options.Seats > 0 && q.seated >= q.options.Seats ||
+		l == background && q.options.Workers > 0 && q.ofLevel[background] >= max(1, q.options.Workers/2) {
 		return nil
 	}
 	if t := q.firstTenant(l); t != nil {

@@ -110,9 +110,9 @@ func TestChangesAndUpkeepTakeTurns(t *testing.T) {
 }
 
 // A cold start, or resyncs that are all due, must not occupy all workers.
-func TestTheBackgroundHasNoMoreInFlightThanThereAreSeats(t *testing.T) {
+func TestTheBackgroundHasHalfOfTheWorkers(t *testing.T) {
 	g := NewWithT(t)
-	q, _ := newTestQueue(t, Options[string]{Seats: 3, Workers: 30})
+	q, _ := newTestQueue(t, Options[string]{Seats: 3, Workers: 6})
 	for i := range 10 {
 		q.AddWithOpts(priority(-1), fmt.Sprintf("%d/resync", i))
 	}

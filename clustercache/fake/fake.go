@@ -392,9 +392,6 @@ func (c *Cache) GetHealthCheckingState(_ context.Context,
 	return clustercache.HealthCheckingState{}
 }
 
-// Answers implements clustercache.ClusterCache. All targets do.
-func (c *Cache) Answers(clustercache.ClusterKey, func()) bool { return true }
-
 // GetStatus implements clustercache.ClusterCache.
 func (c *Cache) GetStatus(key clustercache.ClusterKey) (clustercache.Status, bool) {
 	c.mu.Lock()

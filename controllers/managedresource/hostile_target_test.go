@@ -31,6 +31,8 @@ type interceptor func(honest http.Handler, w http.ResponseWriter, r *http.Reques
 type hostile struct {
 	intercept atomic.Pointer[interceptor]
 	struck    atomic.Int64 // how many answers were hostile
+	// kubeconfig leads to it.
+	kubeconfig []byte
 }
 
 // become has it answer by f from now on. Nil: it is honest.
@@ -65,6 +67,7 @@ func (p place) hostile(name string, f interceptor) *hostile {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	kubeconfig, err := testbed.TokenKubeconfig(server.URL, ca)
 	p.Expect(err).NotTo(HaveOccurred())
+	h.kubeconfig = kubeconfig
 	p.register(name, kubeconfig)
 	return h
 }

@@ -59,8 +59,7 @@ var (
 	metricRuns = MetricDefinitions.Histogram("trellis_reconcile_duration_seconds",
 		"How long runs over a ManagedResource took, by class and result; error if the source cluster failed or the run took too long.", latencyBuckets, "class", "result")
 	metricOverdue = MetricDefinitions.Gauge("trellis_reconcile_overdue",
-		"Runs over ManagedResources that go on after their deadline, and whose workers were given to others, by class.",
-		"class")
+		"Runs over ManagedResources that go on after their deadline, by class.", "class")
 	metricOverdues = MetricDefinitions.Counter("trellis_reconcile_overdue_total",
 		"Runs over ManagedResources that did not end within 10 seconds of their deadline, by class.", "class")
 	latencyBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300}

@@ -117,7 +117,6 @@ type Meter struct {
 	succeeded atomic.Uint64
 	failed    atomic.Uint64
 	throttled atomic.Int64 // nanoseconds
-	last      atomic.Int64 // of the answers: nanoseconds since 1970
 }
 
 // NewMeter returns a meter that counts into a total as well.
@@ -130,17 +129,11 @@ func (m *Meter) Requests() (succeeded, failed uint64) { return m.succeeded.Load(
 // Throttled returns how long requests have waited for the target's limits, added up.
 func (m *Meter) Throttled() time.Duration { return time.Duration(m.throttled.Load()) }
 
-// LastAnswer returns when a request was answered last, with whatever.
-func (m *Meter) LastAnswer() time.Time { return time.Unix(0, m.last.Load()) }
-
 func (m *Meter) answered(verb Verb, code int, took time.Duration) {
 	if code < 0 || code >= codes {
 		code = codes - 1 // of no meaning
 	}
 	m.total.requests[verb][code].Add(1)
-	if code != NoAnswer {
-		m.last.Store(time.Now().UnixNano())
-	}
 	if isFailure(code) {
 		m.failed.Add(1)
 	} else {

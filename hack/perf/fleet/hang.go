@@ -303,7 +303,7 @@ func judgeHang(step *figures.Step, before []waiting, well waiting, h hanging) {
 	}
 	step.Add("workers", workers, "")
 	step.Add("workers that were busy in the first 15 s, the most of some looks", busy(early), "")
-	step.Add("those that had waited for so long that they had no place", figures.Quantile(values(early, func(l look) float64 { return l.slow }), 1), "")
+	step.Add("those of them that waited for their targets, or had", figures.Quantile(values(early, func(l look) float64 { return l.slow }), 1), "")
 	free := 100 * (workers - busy(late)) / workers
 	step.Add("workers that are free from 15 s on, the least of some looks", free, "%").Holds(fmt.Sprintf(">= %d", leastFree), free >= leastFree)
 
