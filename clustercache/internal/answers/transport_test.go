@@ -107,16 +107,24 @@ func ask(
 
 const configMap = "/api/v1/namespaces/default/configmaps/one"
 
+func gzipped(data []byte) []byte {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	_, _ = zip.Write(data) // into memory
+	_ = zip.Close()
+	return out.Bytes()
+}
+
 func TestHostileAnswersAreRefused(t *testing.T) {
 	begin := func(text string, a answer) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", mediaJSON)
 			if a.zipped && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 				w.Header().Set("Content-Encoding", "gzip")
-				zip := gzip.NewWriter(w)
-				_, err := zip.Write([]byte(text))
+				text, body := gzipped([]byte(text)), gzipped(a.body) // members of one stream
+				_, err := w.Write(text)
 				for err == nil {
-					_, err = zip.Write(a.body)
+					_, err = w.Write(body)
 				}
 				return
 			}
