@@ -21,7 +21,7 @@ const (
 )
 
 // Failure is why a connection attempt or a probe did not succeed, with the reason that conditions show.
-type Failure struct {
+type Failure struct { //nolint:errname // the term for what a FailureLog keeps
 	Reason string
 	err    error
 }
