@@ -155,7 +155,7 @@ func newTarget(ctx context.Context, c *Cache, key ClusterKey, r *registration.Re
 	t.status.describe(r)
 	t.throttle.Store(c.options.throttle(key, t.broke))
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	t.watches = subscription.NewSet(t.ctx, &t.work, t.poke) //nolint:contextcheck // that of the target
+	t.watches = subscription.NewSet(t.ctx, &t.work, t.poke)       //nolint:contextcheck // that of the target
 	t.dialer = connection.NewDialer(t.ctx, t.connectionOptions()) //nolint:contextcheck // that of the target
 	return t
 }
