@@ -41,7 +41,8 @@
 // # Back-pressure
 //
 //	per target           rate, requests in flight, breaker of its connection (clustercache), runs in flight (fairqueue)
-//	for the whole hub    workers of a class (fairqueue), memory of decoded bundles (a semaphore in engine/bundle)
+//	per class            seats for runs that compute (fairqueue)
+//	for the whole hub    memory of decoded bundles (a semaphore in engine/bundle)
 //	per object           backoff of failed runs and of corrections (state.go)
 //	towards the source   one rate for what thousands say at once, and debounced writes about health (status.go)
 //

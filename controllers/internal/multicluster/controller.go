@@ -75,6 +75,7 @@ func newController(b Builder, reconciler Reconciler) (*Controller, error) {
 				Flow:        func(r Request) string { return r.Cluster.String() },
 				Tenant:      func(r Request) string { return r.Cluster.Namespace },
 				MaxInFlight: func(string) int { return b.perTarget },
+				Workers:     b.workers,
 				RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[Request](retryFirst, retryLast),
 			})
 		},

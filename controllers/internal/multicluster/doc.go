@@ -41,5 +41,7 @@
 // A request is about a connected target. What is about registrations and their TargetClusters is not: these exist
 // before a target is connected, while it is down, and after it is gone, and the state of a target that is down is just
 // what has to be written. So the controller of TargetClusters is a controller of the source like any other, and only
-// its watch of nodes is built with this package. A kit for both would have targets that cannot be called.
+// its watch of nodes is built with this package. A kit for both would have targets that cannot be called. The same
+// holds for ManagedResources, which are deleted, released and judged without a target, have a queue for each class, and
+// change their target while they are worked on. What they share with this package is the queue and the subscriptions.
 package multicluster
