@@ -116,13 +116,13 @@ func TestPodsThatAreNotSeen(t *testing.T) {
 		pods    []*Pod
 		message string
 	}{
-		"all seen":                        {"replicas: 1, terminatingReplicas: 0}", []*Pod{current}, ""},
-		"a server that does not say":      {"replicas: 1}", []*Pod{current}, ""},
-		"an old pod that nobody ends yet": {"replicas: 2, terminatingReplicas: 0}", []*Pod{current}, "old pods remain: there are 2 pods instead of 1"},
-		"an old pod without the label":    {"replicas: 1, terminatingReplicas: 1}", []*Pod{current}, "old pods remain: 1 more terminating"},
-		"the old pod is seen":             {"replicas: 1, terminatingReplicas: 1}", []*Pod{current, ending}, "old pods remain: there are 2 pods instead of 1"},
-		"H-21, one that is disrupted":     {"replicas: 1, terminatingReplicas: 1}", []*Pod{current, disrupted}, ""},
-		"one of something else":           {"replicas: 1, terminatingReplicas: 1}", []*Pod{current, foreign}, "old pods remain: 1 more terminating"},
+		"all seen":                        {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 0}", []*Pod{current}, ""},
+		"a server that does not say":      {"replicas: 1, updatedReplicas: 1}", []*Pod{current}, ""},
+		"an old pod that nobody ends yet": {"replicas: 2, updatedReplicas: 1, terminatingReplicas: 0}", []*Pod{current}, "old pods remain: there are 2 pods instead of 1"},
+		"an old pod without the label":    {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current}, "old pods remain: 1 more terminating"},
+		"the old pod is seen":             {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current, ending}, "old pods remain: there are 2 pods instead of 1"},
+		"H-21, one that is disrupted":     {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current, disrupted}, ""},
+		"one of something else":           {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current, foreign}, "old pods remain: 1 more terminating"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -48,7 +48,6 @@ func TestDeploymentReportsItsPods(t *testing.T) {
 		"replicas: 2, updatedReplicas: 2": "",
 		"replicas: 1, updatedReplicas: 1": "1 of 2 pods",
 		"":                                "0 of 2 pods",
-		"replicas: 2, updatedReplicas: 1": "1 of 2 updated pods",
 		"replicas: 2, updatedReplicas: 2, terminatingReplicas: 3": "old pods remain: 3 terminating",
 	} {
 		g := NewWithT(t)
@@ -91,5 +90,23 @@ func TestH7_OtherKindsHaveNoRollOuts(t *testing.T) {
 			done, _ := PodsRolledOut(progress, slices.Values([]*Pod{}))
 			g.Expect(done).To(BeTrue())
 		})
+	}
+}
+
+// The controller of Deployments may observe a generation and leave the condition of the last roll-out, as long as the
+// new one makes no progress.
+func TestH22_ConditionOfTheLastRolloutIsNotBelieved(t *testing.T) {
+	for status, message := range map[string]string{
+		"replicas: 2":                     "old pods remain: 0 of 2 pods are updated",
+		"replicas: 2, updatedReplicas: 1": "old pods remain: 1 of 2 pods are updated",
+		"replicas: 3, updatedReplicas: 1": "old pods remain: there are 3 pods instead of 2",
+		"replicas: 2, updatedReplicas: 2": "",
+	} {
+		g := NewWithT(t)
+		result := Progress(object(t, deployment+"spec: {replicas: 2, selector: {matchLabels: {a: b}}}\n"+
+			"status: {observedGeneration: 2, conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}], "+
+			status+"}"))
+		g.Expect(result.Progressing).To(Equal(message != ""), status)
+		g.Expect(result.Message).To(Equal(message), status)
 	}
 }

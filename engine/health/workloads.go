@@ -41,7 +41,7 @@ func deploymentProgressing(deployment content) Problem {
 	case condition == nil:
 		return waiting("condition Progressing is missing")
 	case condition["status"] == statusTrue && condition["reason"] == newReplicaSetAvailable:
-		return deployment.tooMany()
+		return deployment.oldPods()
 	case condition.text("message") != "":
 		return problem(deployment.stuck(), condition.text("message"))
 	default:
@@ -50,24 +50,27 @@ func deploymentProgressing(deployment content) Problem {
 	}
 }
 
-// tooMany reports surplus pods, of earlier templates or a larger scale, that are not terminating yet.
-func (c content) tooMany() Problem {
+// oldPods reports pods of earlier templates or a larger scale that are not terminating yet. The condition Progressing
+// does not tell (H-22): if the controller of Deployments fails to write it when it creates a ReplicaSet, because of a
+// conflict, it speaks of the last roll-out until the new one makes progress.
+func (c content) oldPods() Problem {
 	wanted, _ := c.replicas()
-	if have := c.number(0, "status", "replicas"); have > wanted {
+	have, updated := c.number(0, "status", "replicas"), c.number(0, "status", "updatedReplicas")
+	switch {
+	case have > wanted:
 		return unavailable(fmt.Sprintf("old pods remain: there are %d pods instead of %d", have, wanted))
+	case updated < have:
+		return unavailable(fmt.Sprintf("old pods remain: %d of %d pods are updated", updated, have))
 	}
 	return Problem{}
 }
 
-// reportedPods returns what the status of a Deployment without surplus pods reports: pods that are missing, of an
-// earlier template, or still terminating.
+// reportedPods returns what the status of a Deployment without old pods reports: pods that are missing or still
+// terminating.
 func (c content) reportedPods(wanted, ending int64) Problem {
-	switch missing, old := c.notEnough("pods", "replicas", wanted),
-		c.notEnough("updated pods", "updatedReplicas", wanted); {
+	switch missing := c.notEnough("pods", "replicas", wanted); {
 	case missing != "":
 		return unavailable(missing)
-	case old != "":
-		return unavailable(old)
 	case ending > 0:
 		return unavailable(fmt.Sprintf("old pods remain: %d terminating", ending))
 	}

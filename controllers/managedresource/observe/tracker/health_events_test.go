@@ -101,7 +101,7 @@ func TestH15_H17_EventsOfAnObject(t *testing.T) {
 		news   []tracker.Cause
 	}{
 		"no change":                  {states: []string{available}},
-		"a change that says nothing": {states: []string{available + "\n  replicas: 1"}},
+		"a change that says nothing": {states: []string{available + "\n  replicas: 1\n  updatedReplicas: 1"}},
 		"becomes unhealthy":          {states: []string{down}, news: []tracker.Cause{health}},
 		"stays unhealthy":            {states: []string{down, down, down}, news: []tracker.Cause{health}},
 		"and well again":             {states: []string{down, available}, news: []tracker.Cause{health, health}},
@@ -158,9 +158,9 @@ func TestH15_H17_EventsOfAnObject(t *testing.T) {
 		l.AcceptObserved(mr1, l.Judge(mr1).Observed)
 		l.news()
 		l.Expect(l.Judge(mr1).PodsUnknown).To(BeFalse(), "none are waited for")
-		l.becomes(available + "\n  replicas: 1")
+		l.becomes(available + "\n  replicas: 1\n  updatedReplicas: 1")
 		l.Expect(l.news()).To(Equal([]tracker.Cause{health}))
-		l.becomes(available + "\n  replicas: 1\n  readyReplicas: 1")
+		l.becomes(available + "\n  replicas: 1\n  updatedReplicas: 1\n  readyReplicas: 1")
 		l.Expect(l.news()).To(BeEmpty())
 	})
 	t.Run("deleted and created again", func(t *testing.T) {
