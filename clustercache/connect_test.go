@@ -200,11 +200,18 @@ func TestUnauthorizedForbiddenAndAnonymous(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"token not taken":              {func(a *apiServer) { a.setTokens(map[string]string{}) }, ReasonUnauthorized, "does not take the credential"},
-		"anonymous access":             {func(a *apiServer) { a.setTokens(map[string]string{"secret-token": "system:anonymous"}) }, ReasonUnauthorized, "anonymous"},
-		"no right to read kube-system": {func(a *apiServer) { a.setFault(answer(http.StatusForbidden, "kube-system")) }, ReasonForbidden, `user "admin"`},
-		"server in trouble":            {func(a *apiServer) { a.setFault(answer(http.StatusServiceUnavailable, "/version")) }, ReasonUnreachable, "503"},
-		"overloaded server":            {func(a *apiServer) { a.setFault(answer(http.StatusTooManyRequests, "/version")) }, ReasonUnreachable, "429"},
+		"token not taken": {func(a *apiServer) { a.setTokens(map[string]string{}) }, ReasonUnauthorized,
+			"does not take the credential"},
+		"anonymous access": {func(a *apiServer) {
+			a.setTokens(
+				map[string]string{"secret-token": "system:anonymous"})
+		}, ReasonUnauthorized, "anonymous"},
+		"no right to read kube-system": {func(a *apiServer) { a.setFault(answer(http.StatusForbidden, "kube-system")) },
+			ReasonForbidden, `user "admin"`},
+		"server in trouble": {func(a *apiServer) { a.setFault(answer(http.StatusServiceUnavailable, "/version")) },
+			ReasonUnreachable, "503"},
+		"overloaded server": {func(a *apiServer) { a.setFault(answer(http.StatusTooManyRequests, "/version")) },
+			ReasonUnreachable, "429"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := start(t, patiently())
@@ -228,7 +235,8 @@ func TestUnauthorizedForbiddenAndAnonymous(t *testing.T) {
 func TestIdentityIsVerifiedBeforeUse(t *testing.T) {
 	var allow atomic.Bool
 	var asked atomic.Int32
-	h := start(t, Options{VerifyIdentity: func(_ context.Context, _ ClusterKey, uid types.UID, annotations map[string]string) error {
+	h := start(t, Options{VerifyIdentity: func(
+		_ context.Context, _ ClusterKey, uid types.UID, annotations map[string]string) error {
 		asked.Add(1)
 		if allow.Load() || annotations["confirm"] == string(uid) {
 			return nil
@@ -274,7 +282,8 @@ func TestIdentityConfirmedDuringAnAttempt(t *testing.T) {
 			var allow atomic.Bool
 			asked, answer := make(chan struct{}), make(chan struct{})
 			var once sync.Once
-			h := start(t, Options{VerifyIdentity: func(_ context.Context, _ ClusterKey, uid types.UID, annotations map[string]string) error {
+			h := start(t, Options{VerifyIdentity: func(
+				_ context.Context, _ ClusterKey, uid types.UID, annotations map[string]string) error {
 				allowed := allow.Load() || annotations["confirm"] == string(uid)
 				once.Do(func() {
 					close(asked)

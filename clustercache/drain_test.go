@@ -65,7 +65,8 @@ func TestDrainingTargetThatIsRegisteredAgainGoesOn(t *testing.T) {
 	h.expectEvent(key, EventDraining)
 	h.register("a", a.kubeconfig("x"))
 	h.expectEvent(key, EventRegistered)
-	h.Expect(h.expectState(key, StateConnected)).To(And(HaveField("Reason", ReasonConnected), HaveField("Message", "")), "what was said of the end is not true any more")
+	h.Expect(h.expectState(key, StateConnected)).To(
+		And(HaveField("Reason", ReasonConnected), HaveField("Message", "")), "what was said of the end is not true any more")
 	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(r.names).Should(ConsistOf("one"))
@@ -81,7 +82,8 @@ func TestDrainingTargetIsDialledWhenItIsDown(t *testing.T) {
 	h.expectState(key, StateDraining)
 	a.setFault(nil)
 	h.expectEvent(key, EventConnected)
-	h.Expect(h.status(key)).To(And(HaveField("State", StateDraining), HaveField("Reason", ReasonRegistrationGone)), "it is not unreachable any more")
+	h.Expect(h.status(key)).To(And(HaveField("State", StateDraining), HaveField("Reason", ReasonRegistrationGone)),
+		"it is not unreachable any more")
 	_, err := h.cache.GetClient(context.Background(), key)
 	h.Expect(err).NotTo(HaveOccurred())
 }

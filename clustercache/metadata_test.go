@@ -26,7 +26,8 @@ type noMetadata struct {
 }
 
 func (n noMetadata) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !strings.HasSuffix(r.URL.Path, "/configmaps") || !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+	if !strings.HasSuffix(r.URL.Path, "/configmaps") ||
+		!strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		return n.RoundTripper.RoundTrip(r)
 	}
 	n.asked.Add(1)
@@ -35,7 +36,8 @@ func (n noMetadata) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		StatusCode: n.status, Status: http.StatusText(n.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-		Header: http.Header{"Content-Type": []string{"text/plain"}}, Body: io.NopCloser(strings.NewReader("only the following media types are accepted: application/json")),
+		Header: http.Header{"Content-Type": []string{"text/plain"}},
+		Body:   io.NopCloser(strings.NewReader("only the following media types are accepted: application/json")),
 	}, nil
 }
 
@@ -112,7 +114,8 @@ func TestWireFormOfTheMetadataClient(t *testing.T) {
 			return false
 		}
 		body, _ := io.ReadAll(r.Body)
-		requests <- sent{r.Method, r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Accept"), r.URL.Query(), string(body)}
+		requests <- sent{r.Method, r.URL.Path, r.Header.Get("Content-Type"), r.Header.Get("Accept"), r.URL.Query(),
+			string(body)}
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"one"}}`)
 		return true
@@ -126,7 +129,8 @@ func TestWireFormOfTheMetadataClient(t *testing.T) {
 
 	apply := `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"b"}}`
 	_, err = one.Patch(t.Context(), "one", types.ApplyPatchType, []byte(apply), metav1.PatchOptions{
-		FieldManager: "trellis", Force: &force, DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
+		FieldManager: "trellis", Force: &force, DryRun: []string{metav1.DryRunAll},
+		FieldValidation: metav1.FieldValidationStrict,
 	})
 	h.Expect(err).NotTo(HaveOccurred())
 	got := <-requests

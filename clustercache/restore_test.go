@@ -38,9 +38,11 @@ func TestRealTargetWhoseEtcdIsRestored(t *testing.T) {
 		cut     bool                            // the hub cannot reach the target meanwhile
 		reached func(version, seen string) bool // how far the new history is before it can
 	}{
-		"while the hub watches":                                 {reached: func(string, string) bool { return true }},
-		"while the hub is cut off, until the version is equal":  {cut: true, reached: func(version, seen string) bool { return compareVersions(version, seen) >= 0 }},
-		"while the hub is cut off, until the version is higher": {cut: true, reached: func(version, seen string) bool { return compareVersions(seen, version) < 0 }},
+		"while the hub watches": {reached: func(string, string) bool { return true }},
+		"while the hub is cut off, until the version is equal": {cut: true,
+			reached: func(version, seen string) bool { return compareVersions(version, seen) >= 0 }},
+		"while the hub is cut off, until the version is higher": {cut: true,
+			reached: func(version, seen string) bool { return compareVersions(seen, version) < 0 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var cut atomic.Bool
@@ -88,7 +90,8 @@ func TestRealTargetWhoseEtcdIsRestored(t *testing.T) {
 				write("others", fmt.Sprint(i))
 			}
 			write("lost", "1")
-			renewed := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "controller"}, Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())}}
+			renewed := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem,
+				Name: "controller"}, Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())}}
 			h.Expect(admin.Create(ctx, renewed)).To(Succeed())
 			key := h.register("restored", cp.Kubeconfig())
 			h.expectState(key, StateConnected)
@@ -108,7 +111,8 @@ func TestRealTargetWhoseEtcdIsRestored(t *testing.T) {
 				h.expectState(key, StateDisconnected)
 			}
 			h.Expect(cp.Restore(ctx, backup)).To(Succeed())
-			h.Expect(write("left-alone", "another").ResourceVersion).To(Satisfy(func(v string) bool { return compareVersions(v, seen) < 0 }), "else there is nothing to be seen")
+			h.Expect(write("left-alone", "another").ResourceVersion).To(
+				Satisfy(func(v string) bool { return compareVersions(v, seen) < 0 }), "else there is nothing to be seen")
 			for i := 0; ; i++ {
 				if test.reached(write("others", fmt.Sprint(i)).ResourceVersion, seen) {
 					break

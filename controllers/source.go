@@ -57,8 +57,8 @@ func registrations(classes []configv1alpha1.Class) cache.ByObject {
 	return options
 }
 
-// internSize is how many different texts of ManagedResources are interned: about as many as there are in the inventories
-// of 100 targets that have nothing in common.
+// internSize is how many different texts of ManagedResources are interned: about as many as there are in the
+// inventories of 100 targets that have nothing in common.
 const internSize = 100_000
 
 // trimManagedResources interns the texts of ManagedResources: a thousand targets have nearly the same.

@@ -82,7 +82,8 @@ func TestWhatIsUrgentDoesNotWaitForTheBackgroundOfOthers(t *testing.T) {
 	serve(t, q, 10)
 	q.AddWithOpts(priority(50), "late/drift")
 	q.AddWithOpts(priority(0), "99/resync")
-	g.Expect(serve(t, q, 3)).To(Equal([]string{"99/resync", "late/drift", "10/resync"}), "one that was waiting already becomes urgent, too")
+	g.Expect(serve(t, q, 3)).To(Equal([]string{"99/resync", "late/drift", "10/resync"}),
+		"one that was waiting already becomes urgent, too")
 }
 
 // With 300 of a thousand targets, a change that came to all of them delayed corrections in the others by seconds.

@@ -12,11 +12,12 @@ func TestAFlowHasACapOnItemsInFlight(t *testing.T) {
 		maxInFlight func(string) int
 		expected    []string
 	}{
-		"two by default":      {nil, []string{"a/0", "b/0", "a/1", "b/1"}},
-		"one":                 {limit(1), []string{"a/0", "b/0"}},
-		"three":               {limit(3), []string{"a/0", "b/0", "a/1", "b/1", "a/2", "b/2"}},
-		"less than one":       {limit(-1), []string{"a/0", "b/0"}},
-		"different for flows": {func(flow string) int { return map[string]int{"a": 1, "b": 3}[flow] }, []string{"a/0", "b/0", "b/1", "b/2"}},
+		"two by default": {nil, []string{"a/0", "b/0", "a/1", "b/1"}},
+		"one":            {limit(1), []string{"a/0", "b/0"}},
+		"three":          {limit(3), []string{"a/0", "b/0", "a/1", "b/1", "a/2", "b/2"}},
+		"less than one":  {limit(-1), []string{"a/0", "b/0"}},
+		"different for flows": {func(flow string) int { return map[string]int{"a": 1, "b": 3}[flow] },
+			[]string{"a/0", "b/0", "b/1", "b/2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -70,7 +71,8 @@ func TestAnItemFollowsItsFlow(t *testing.T) {
 	g := NewWithT(t)
 	flows := map[string]string{"x": "a", "y": "a", "z": "a"}
 	q, clock := newTestQueue(t, Options[string]{
-		Flow: func(item string) string { return flows[item] }, MaxInFlight: func(flow string) int { return map[string]int{"a": 1, "b": 5}[flow] },
+		Flow:        func(item string) string { return flows[item] },
+		MaxInFlight: func(flow string) int { return map[string]int{"a": 1, "b": 5}[flow] },
 	})
 
 	flows["busy"] = "a"
@@ -85,7 +87,8 @@ func TestAnItemFollowsItsFlow(t *testing.T) {
 	g.Expect(take(q)).To(Equal([]string{"x"}))
 
 	clock.Step(time.Second)
-	g.Eventually(func() []string { return take(q) }).Should(Equal([]string{"z"}), "the flow of a delayed item is that of the moment it is due")
+	g.Eventually(func() []string { return take(q) }).Should(
+		Equal([]string{"z"}), "the flow of a delayed item is that of the moment it is due")
 
 	q.Add("x")
 	flows["x"] = "a"

@@ -103,7 +103,8 @@ func faults(q *Queue[string]) (found []string) {
 		canServe := f.ready.len() > 0 && f.inFlight < q.maxInFlight(f)
 		fault(f.key != name, "flow %s is listed as %s", f.name, name)
 		fault(f.ready.len() == 0 && f.inFlight == 0, "flow %s is empty", name)
-		fault(canServe != (f.index != notInHeap), "flow %s can be served: %t, and is in the heap: %t", name, canServe, !canServe)
+		fault(canServe != (f.index != notInHeap), "flow %s can be served: %t, and is in the heap: %t", name, canServe,
+			!canServe)
 		ready += f.ready.len()
 	}
 	for l := range levels {

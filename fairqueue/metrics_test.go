@@ -52,12 +52,14 @@ func TestMetrics(t *testing.T) {
 	clock.Step(time.Second)
 
 	g.Expect(figuresOf(g, registry)).To(Equal(map[string]float64{
-		"adds_total": 4, "depth": 2, "waiting": 0, "delayed": 1, "in_flight": 2, "flows": 1, "oldest_seconds": 0, "longest_run_seconds": 1,
-		"wait_seconds_count": 2, "wait_seconds_sum": 6,
+		"adds_total": 4, "depth": 2, "waiting": 0, "delayed": 1, "in_flight": 2, "flows": 1, "oldest_seconds": 0,
+		"longest_run_seconds": 1,
+		"wait_seconds_count":  2, "wait_seconds_sum": 6,
 	}), "a/2 waits for others of its flow")
 	q.Add("b/0")
 	clock.Step(2 * time.Second)
-	g.Expect(figuresOf(g, registry)).To(And(HaveKeyWithValue("oldest_seconds", 2.0), HaveKeyWithValue("depth", 3.0), HaveKeyWithValue("flows", 2.0)))
+	g.Expect(figuresOf(g, registry)).To(And(
+		HaveKeyWithValue("oldest_seconds", 2.0), HaveKeyWithValue("depth", 3.0), HaveKeyWithValue("flows", 2.0)))
 	q.Done("a/1")
 	g.Expect(figuresOf(g, registry)).To(HaveKeyWithValue("oldest_seconds", 6.0), "a/2 lacks nothing but a worker now")
 	Yield(q.Context(t.Context(), "a/0"))
@@ -132,7 +134,8 @@ func TestSnapshots(t *testing.T) {
 	figures, err := NewMetrics(prometheus.NewRegistry())
 	g.Expect(err).NotTo(HaveOccurred())
 	served := map[string]time.Duration{}
-	q, clock := newTestQueue(t, Options[string]{Metrics: figures, Served: func(item string, wait time.Duration) { served[item] = wait }})
+	q, clock := newTestQueue(t,
+		Options[string]{Metrics: figures, Served: func(item string, wait time.Duration) { served[item] = wait }})
 	q.Add("a/0")
 	q.Add("a/1")
 	q.Add("a/2")

@@ -11,10 +11,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Of a thousand targets a third hangs at once. Runs that meet one of those last until probes have found out, 14 s later;
-// from then on a run for such a target ends at once. All targets are reconciled every ten minutes, and objects are
-// edited, at an even pace, in those that are well. An edit there must not wait twice as long as before, whether or not
-// there is a change at that moment for each target that hangs.
+// Of a thousand targets a third hangs at once. Runs that meet one of those last until probes have found out, 14 s
+// later; from then on a run for such a target ends at once. All targets are reconciled every ten minutes, and objects
+// are edited, at an even pace, in those that are well. An edit there must not wait twice as long as before, whether or
+// not there is a change at that moment for each target that hangs.
 func TestFleetOfWhichAThirdHangsAtOnce(t *testing.T) {
 	t.Run("with resyncs that are due", func(t *testing.T) { fleetOfWhichAThirdHangs(t, false) })
 	t.Run("with a change for each that hangs", func(t *testing.T) { fleetOfWhichAThirdHangs(t, true) })

@@ -46,8 +46,8 @@ type ClassOptions struct {
 	ConcurrentSyncs int
 }
 
-// share is how many runs of a class may be under way for one target: a few where there are many targets, all where there
-// is one.
+// share is how many runs of a class may be under way for one target: a few where there are many targets, all where
+// there is one.
 func (c ClassOptions) share(concurrentSyncs int) int {
 	if c.FixedTarget() != (clustercache.ClusterKey{}) {
 		return concurrentSyncs

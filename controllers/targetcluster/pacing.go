@@ -12,8 +12,8 @@ import (
 
 // When hundreds of targets are lost or come back at once, each has a status, a label and events to be written, and the
 // source is slow for everybody meanwhile. So writes are paced by their kind, after a few targets that never wait
-// (package pacing). That a target is new or back does not wait, but its label does. With 50, 20 and 30 a second, the p99
-// of corrections in 700 targets was 1.27 times while 300 others went.
+// (package pacing). That a target is new or back does not wait, but its label does. With 50, 20 and 30 a second, the
+// p99 of corrections in 700 targets was 1.27 times while 300 others went.
 const (
 	// of conditions, a second: a third of a thousand targets is shown as down after eight seconds more
 	changesPerSecond = 40

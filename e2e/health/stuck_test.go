@@ -16,13 +16,14 @@ import (
 
 // impatient is a Deployment whose roll-out has failed after two seconds without progress.
 func impatient(image, extra string) string {
-	return strings.Replace(workload("Deployment", "app", image, extra), "replicas: 2", "replicas: 2\n  progressDeadlineSeconds: 2", 1)
+	return strings.Replace(workload("Deployment", "app", image, extra), "replicas: 2",
+		"replicas: 2\n  progressDeadlineSeconds: 2", 1)
 }
 
 // awaitBegun waits until the condition Progressing of a Deployment speaks of its present generation. Because of a
-// conflict the controller of Deployments may not say that it has created a ReplicaSet. Then its condition is that of the
-// last roll-out, for which no deadline counts, until there is progress. It creates one that is deleted again, and says
-// so.
+// conflict the controller of Deployments may not say that it has created a ReplicaSet. Then its condition is that of
+// the last roll-out, for which no deadline counts, until there is progress. It creates one that is deleted again, and
+// says so.
 func (p place) awaitBegun(deployment *unstructured.Unstructured) {
 	p.t.Helper()
 	p.Eventually(func(g Gomega) {
@@ -58,9 +59,12 @@ func TestH10_RolloutThatIsStuckForAnImage(t *testing.T) {
 	stuck := p.awaitPods(image2, 1)[0]
 	p.say(stuck, waiting(stuck, "ErrImagePull", "rpc error: not found"))
 	p.await("mr", Or(Equal(isHealthy), Equal("False/DeploymentUnhealthy")), "True/DeploymentProgressing")
-	p.say(stuck, waiting(stuck, "ImagePullBackOff", `Back-off pulling image "example.org/app:2": ErrImagePull: rpc error: not found`))
-	p.Eventually(func() string { return fmt.Sprint(p.live(d).Object["status"]) }).Should(ContainSubstring("ProgressDeadlineExceeded"))
-	because := And(HavePrefix("Deployment.apps "+p.ns+"/app "), ContainSubstring("ImagePullBackOff"), ContainSubstring("rpc error: not found"), ContainSubstring(stuck.Name))
+	p.say(stuck, waiting(stuck, "ImagePullBackOff",
+		`Back-off pulling image "example.org/app:2": ErrImagePull: rpc error: not found`))
+	p.Eventually(func() string { return fmt.Sprint(p.live(d).Object["status"]) }).Should(
+		ContainSubstring("ProgressDeadlineExceeded"))
+	because := And(HavePrefix("Deployment.apps "+p.ns+"/app "), ContainSubstring("ImagePullBackOff"),
+		ContainSubstring("rpc error: not found"), ContainSubstring(stuck.Name))
 	p.awaitMessage("mr", healthy, "False/DeploymentUnhealthy", because)
 	p.awaitMessage("mr", progressing, "True/DeploymentProgressing", because)
 	p.awaitMessage("mr", ready, "False/DeploymentUnhealthy", ContainSubstring("ImagePullBackOff"))
@@ -111,7 +115,8 @@ func TestCrashLoop(t *testing.T) {
 			from := p.mark("mr")
 			const crashes = 20
 			for i := range crashes {
-				ended := corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", StartedAt: metav1.Now(), FinishedAt: metav1.Now(), ContainerID: fmt.Sprint("x://", i)}
+				ended := corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", StartedAt: metav1.Now(),
+					FinishedAt: metav1.Now(), ContainerID: fmt.Sprint("x://", i)}
 				crashed := func(state corev1.ContainerState) corev1.PodStatus {
 					s := running(crashing, false, state)
 					s.ContainerStatuses[0].RestartCount = int32(i)
@@ -122,7 +127,8 @@ func TestCrashLoop(t *testing.T) {
 				p.say(crashing, crashed(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff",
 					Message: fmt.Sprintf("back-off %ds restarting failed container=main pod=%s", 10<<min(i, 5), crashing.Name)}}))
 			}
-			p.awaitMessage("mr", healthy, "False/"+kind+"Unhealthy", And(ContainSubstring("CrashLoopBackOff"), ContainSubstring("137")))
+			p.awaitMessage("mr", healthy, "False/"+kind+"Unhealthy",
+				And(ContainSubstring("CrashLoopBackOff"), ContainSubstring("137")))
 			p.awaitMessage("mr", ready, "False/"+kind+"Unhealthy", ContainSubstring("CrashLoopBackOff"))
 			written := p.between("mr", from, p.mark("mr"))
 			t.Logf("%d writes for %d crashes", len(written), crashes)

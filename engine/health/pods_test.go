@@ -26,17 +26,19 @@ func pods(labels ...map[string]string) iter.Seq[*Pod] {
 
 func TestH11_H21_NumberOfPodsDecides(t *testing.T) {
 	a, b := map[string]string{"app": "a"}, map[string]string{"app": "b"}
-	const selectsA, expressionA = "selector: {matchLabels: {app: a}}", "selector: {matchExpressions: [{key: app, operator: In, values: [a]}]}"
+	const selectsA, expressionA = "selector: {matchLabels: {app: a}}",
+		"selector: {matchExpressions: [{key: app, operator: In, values: [a]}]}"
 
 	for name, test := range map[string]struct {
 		spec    string
 		pods    iter.Seq[*Pod]
 		message string
 	}{
-		"as many as wanted":               {"{replicas: 2, " + selectsA + "}", pods(a, a, b), ""},
-		"one, default":                    {"{" + selectsA + "}", pods(a), ""},
-		"none wanted":                     {"{replicas: 0, " + selectsA + "}", pods(b), ""},
-		"an old pod":                      {"{replicas: 1, " + selectsA + "}", pods(a, a), "old pods remain: there are 2 pods instead of 1"},
+		"as many as wanted": {"{replicas: 2, " + selectsA + "}", pods(a, a, b), ""},
+		"one, default":      {"{" + selectsA + "}", pods(a), ""},
+		"none wanted":       {"{replicas: 0, " + selectsA + "}", pods(b), ""},
+		"an old pod": {"{replicas: 1, " + selectsA + "}", pods(a, a),
+			"old pods remain: there are 2 pods instead of 1"},
 		"too few":                         {"{replicas: 2, " + selectsA + "}", pods(a, b), "1 of 2 pods"},
 		"expressions count":               {"{replicas: 1, " + expressionA + "}", pods(a, b, b), ""},
 		"labels and expressions":          {"{replicas: 1, selector: {matchLabels: {app: a}, matchExpressions: [{key: x, operator: DoesNotExist}]}}", pods(a, map[string]string{"app": "a", "x": "y"}), ""},
@@ -44,7 +46,8 @@ func TestH11_H21_NumberOfPodsDecides(t *testing.T) {
 		"BUG-5, no selector":              {"{replicas: 2}", pods(a, b), "0 of 2 pods"},
 		"BUG-5, selector with empty list": {"{replicas: 2, selector: {matchExpressions: []}}", pods(a, b), "0 of 2 pods"},
 		"pods without labels":             {"{replicas: 0, " + selectsA + "}", pods(nil, nil), ""},
-		"irrelevant pods do not count":    {"{replicas: 1, " + selectsA + "}", slices.Values([]*Pod{{Labels: LabelsOf(a)}, {Labels: LabelsOf(a), Relevant: true}}), ""},
+		"irrelevant pods do not count": {"{replicas: 1, " + selectsA + "}",
+			slices.Values([]*Pod{{Labels: LabelsOf(a)}, {Labels: LabelsOf(a), Relevant: true}}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -108,7 +111,8 @@ func TestPodsThatAreNotSeen(t *testing.T) {
 	const text = deployment + "spec: {replicas: 1, selector: {matchLabels: {app: a}}}\nstatus: {observedGeneration: 2, " +
 		"conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}], "
 	a := LabelsOf(map[string]string{"app": "a"})
-	current, ending, disrupted := &Pod{Labels: a, Relevant: true}, &Pod{Labels: a, Relevant: true, Terminating: true}, &Pod{Labels: a, Terminating: true}
+	current, ending, disrupted := &Pod{Labels: a, Relevant: true}, &Pod{Labels: a, Relevant: true, Terminating: true},
+		&Pod{Labels: a, Terminating: true}
 	foreign := &Pod{Labels: LabelsOf(map[string]string{"app": "b"}), Relevant: true, Terminating: true}
 
 	for name, test := range map[string]struct {
@@ -116,13 +120,18 @@ func TestPodsThatAreNotSeen(t *testing.T) {
 		pods    []*Pod
 		message string
 	}{
-		"all seen":                        {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 0}", []*Pod{current}, ""},
-		"a server that does not say":      {"replicas: 1, updatedReplicas: 1}", []*Pod{current}, ""},
-		"an old pod that nobody ends yet": {"replicas: 2, updatedReplicas: 1, terminatingReplicas: 0}", []*Pod{current}, "old pods remain: there are 2 pods instead of 1"},
-		"an old pod without the label":    {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current}, "old pods remain: 1 more terminating"},
-		"the old pod is seen":             {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current, ending}, "old pods remain: there are 2 pods instead of 1"},
-		"H-21, one that is disrupted":     {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current, disrupted}, ""},
-		"one of something else":           {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current, foreign}, "old pods remain: 1 more terminating"},
+		"all seen":                   {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 0}", []*Pod{current}, ""},
+		"a server that does not say": {"replicas: 1, updatedReplicas: 1}", []*Pod{current}, ""},
+		"an old pod that nobody ends yet": {"replicas: 2, updatedReplicas: 1, terminatingReplicas: 0}", []*Pod{current},
+			"old pods remain: there are 2 pods instead of 1"},
+		"an old pod without the label": {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current},
+			"old pods remain: 1 more terminating"},
+		"the old pod is seen": {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}",
+			[]*Pod{current, ending}, "old pods remain: there are 2 pods instead of 1"},
+		"H-21, one that is disrupted": {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}",
+			[]*Pod{current, disrupted}, ""},
+		"one of something else": {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}",
+			[]*Pod{current, foreign}, "old pods remain: 1 more terminating"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -134,7 +143,8 @@ func TestPodsThatAreNotSeen(t *testing.T) {
 }
 
 func TestPodsThatHaveEndedAreNotEnding(t *testing.T) {
-	for phase, terminating := range map[string]bool{"Pending": true, "Running": true, "Succeeded": false, "Failed": false} {
+	for phase, terminating := range map[string]bool{"Pending": true, "Running": true, "Succeeded": false,
+		"Failed": false} {
 		live := object(t, pod+"status: {phase: "+phase+"}")
 		NewWithT(t).Expect(PodOf(live).Terminating).To(BeFalse(), phase)
 		now := metav1.Now()

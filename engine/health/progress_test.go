@@ -26,17 +26,22 @@ func testProgress(t *testing.T, cases map[string]checkCase) {
 func TestH9_H10_H22_DeploymentProgress(t *testing.T) {
 	progressing := func(condition string) string {
 		return deployment + "spec: {selector: {matchLabels: {a: b}}}\n" +
-			"status: {observedGeneration: 2, conditions: [{type: Available, status: 'True'}, {type: Progressing, " + condition + "}]}"
+			"status: {observedGeneration: 2, conditions: [{type: Available, status: 'True'}, {type: Progressing, " + condition +
+			"}]}"
 	}
 	testProgress(t, map[string]checkCase{
-		"rolled out":                   {progressing("status: 'True', reason: NewReplicaSetAvailable, message: done"), ""},
-		"True for another reason":      {progressing("status: 'True', reason: ReplicaSetUpdated, message: 1 of 2 updated"), "1 of 2 updated"},
-		"False for that reason":        {progressing("status: 'False', reason: NewReplicaSetAvailable, message: odd"), "odd"},
-		"deadline exceeded":            {progressing("status: 'False', reason: ProgressDeadlineExceeded, message: timed out"), "timed out"},
-		"paused":                       {progressing("status: Unknown, reason: DeploymentPaused, message: paused"), "paused"},
-		"without a message":            {progressing("status: 'True', reason: FoundNewReplicaSet"), "condition Progressing is True (FoundNewReplicaSet)"},
-		"without condition":            {deployment + "status: {observedGeneration: 2}", "condition Progressing is missing"},
-		"outdated":                     {deployment + "status: {observedGeneration: 1}", "generation 2 has not been observed yet, only 1"},
+		"rolled out": {progressing("status: 'True', reason: NewReplicaSetAvailable, message: done"), ""},
+		"True for another reason": {progressing("status: 'True', reason: ReplicaSetUpdated, message: 1 of 2 updated"),
+			"1 of 2 updated"},
+		"False for that reason": {progressing("status: 'False', reason: NewReplicaSetAvailable, message: odd"), "odd"},
+		"deadline exceeded": {progressing("status: 'False', reason: ProgressDeadlineExceeded, message: timed out"),
+			"timed out"},
+		"paused": {progressing("status: Unknown, reason: DeploymentPaused, message: paused"), "paused"},
+		"without a message": {progressing("status: 'True', reason: FoundNewReplicaSet"),
+			"condition Progressing is True (FoundNewReplicaSet)"},
+		"without condition": {deployment + "status: {observedGeneration: 2}", "condition Progressing is missing"},
+		"outdated": {deployment + "status: {observedGeneration: 1}",
+			"generation 2 has not been observed yet, only 1"},
 		"a selector that is not valid": {deployment + "spec: {selector: {matchExpressions: [{key: a, operator: Near}]}}\nstatus: {observedGeneration: 2, conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}]}", "the selector is not valid"},
 		"a selector of a wrong type":   {deployment + "spec: {selector: {matchLabels: [a]}}\nstatus: {observedGeneration: 2, conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}]}", "the selector cannot be read"},
 	})
@@ -62,21 +67,26 @@ func TestDeploymentReportsItsPods(t *testing.T) {
 
 func TestH9_H12_StatefulSetProgress(t *testing.T) {
 	testProgress(t, map[string]checkCase{
-		"rolled out":             {statefulSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, updatedReplicas: 2}", ""},
-		"one short":              {statefulSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, updatedReplicas: 1}", "1 of 2 updated replicas"},
-		"none, default is one":   {statefulSet + "status: {observedGeneration: 2}", "0 of 1 updated replicas"},
-		"scaled to zero":         {statefulSet + "spec: {replicas: 0}\nstatus: {observedGeneration: 2}", ""},
-		"outdated":               {statefulSet + "status: {observedGeneration: 1, updatedReplicas: 1}", "generation 2 has not been observed yet, only 1"},
+		"rolled out": {statefulSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, updatedReplicas: 2}",
+			""},
+		"one short": {statefulSet + "spec: {replicas: 2}\nstatus: {observedGeneration: 2, updatedReplicas: 1}",
+			"1 of 2 updated replicas"},
+		"none, default is one": {statefulSet + "status: {observedGeneration: 2}", "0 of 1 updated replicas"},
+		"scaled to zero":       {statefulSet + "spec: {replicas: 0}\nstatus: {observedGeneration: 2}", ""},
+		"outdated": {statefulSet + "status: {observedGeneration: 1, updatedReplicas: 1}",
+			"generation 2 has not been observed yet, only 1"},
 		"rolled out, none ready": {statefulSet + "status: {observedGeneration: 2, updatedReplicas: 1, readyReplicas: 0}", ""},
 	})
 }
 
 func TestH9_H12_DaemonSetProgress(t *testing.T) {
 	testProgress(t, map[string]checkCase{
-		"rolled out": {daemonSet + "status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2}", ""},
-		"no nodes":   {daemonSet + "status: {observedGeneration: 2}", ""},
-		"one short":  {daemonSet + "status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 1}", "1 of 2 updated pods"},
-		"outdated":   {daemonSet + "status: {observedGeneration: 1}", "generation 2 has not been observed yet, only 1"},
+		"rolled out": {daemonSet + "status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 2}",
+			""},
+		"no nodes": {daemonSet + "status: {observedGeneration: 2}", ""},
+		"one short": {daemonSet + "status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 1}",
+			"1 of 2 updated pods"},
+		"outdated": {daemonSet + "status: {observedGeneration: 1}", "generation 2 has not been observed yet, only 1"},
 	})
 }
 
@@ -104,8 +114,8 @@ func TestH22_ConditionOfTheLastRolloutIsNotBelieved(t *testing.T) {
 	} {
 		g := NewWithT(t)
 		result := Progress(object(t, deployment+"spec: {replicas: 2, selector: {matchLabels: {a: b}}}\n"+
-			"status: {observedGeneration: 2, conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}], "+
-			status+"}"))
+			"status: {observedGeneration: 2, "+
+			"conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}], "+status+"}"))
 		g.Expect(result.Progressing).To(Equal(message != ""), status)
 		g.Expect(result.Message).To(Equal(message), status)
 	}

@@ -41,7 +41,7 @@ type Connection struct {
 	watching *watching.Connection
 }
 
-// Peer is who is at the other end of a connection.
+// Peer identifies the cluster that a connection leads to.
 type Peer struct {
 	UID     types.UID // of the namespace kube-system
 	Version string    // gitVersion
@@ -143,10 +143,10 @@ func (c *Connection) unserved(group string) {
 // Number distinguishes the connections of a target. It is what Dial was called with.
 func (c *Connection) Number() int64 { return c.number }
 
-// Peer is who was at the other end when it was opened.
+// Peer returns the cluster that the connection led to when it was opened.
 func (c *Connection) Peer() Peer { return c.peer }
 
-// Access is what it is made with, with the present token.
+// Access returns what the connection was made from, with the present token.
 func (c *Connection) Access() Access { return *c.access.Load() }
 
 // Client returns a client that reads watched kinds from memory and everything else live.

@@ -1,4 +1,4 @@
-// Package connection opens the connections to one target, and says over them who is there.
+// Package connection opens the connections to one target and verifies which cluster they lead to.
 //
 // A Dialer holds what all connections to a target have in common. Dial builds a Connection, calls the target in two
 // steps and returns the connection only if it works and leads to the right cluster. The first step reads the version of

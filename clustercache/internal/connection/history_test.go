@@ -18,8 +18,10 @@ func TestLeasesThatAreNone(t *testing.T) {
 	long := strings.Repeat("1", 10_000)
 	good := made("a", "uid", "5", "2026")
 	for _, bad := range []lease{
-		made(long, "uid", "9", "2026"), made("a", long, "9", "2026"), made("a", "uid", long, "2026"), made("a", "uid", "9", long),
-		made("a", "uid", "", "2026"), made("a", "uid", "0", "2026"), made("a", "uid", "-9", "2026"), made("a", "uid", "9x", "2026"),
+		made(long, "uid", "9", "2026"), made("a", long, "9", "2026"), made("a", "uid", long, "2026"),
+		made("a", "uid", "9", long),
+		made("a", "uid", "", "2026"), made("a", "uid", "0", "2026"), made("a", "uid", "-9", "2026"),
+		made("a", "uid", "9x", "2026"),
 		made("a\n", "uid", "9", "2026"),
 	} {
 		g.Expect((&leases{Items: []lease{bad, good, bad}}).youngest()).To(Equal(good), "%+.100v", bad)

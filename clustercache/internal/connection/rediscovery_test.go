@@ -19,7 +19,8 @@ func TestGroupsOfPaths(t *testing.T) {
 		g.Expect(ok).To(BeTrue(), path)
 		g.Expect(found).To(Equal(group), path)
 	}
-	for _, path := range []string{"", "/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/openapi/v3/apis/apps/v1/x"} {
+	for _, path := range []string{"", "/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version",
+		"/openapi/v3/apis/apps/v1/x"} {
 		_, ok := groupOf(path)
 		g.Expect(ok).To(BeFalse(), path)
 	}

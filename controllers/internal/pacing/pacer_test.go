@@ -63,7 +63,8 @@ func TestReservationsThatAreNotUsed(t *testing.T) {
 	g.Expect(pacer.Delay(named(3), now)).To(Equal(2*time.Second), "each has one reservation")
 	g.Expect(pacer.Delay(b, now.Add(time.Second+kept))).To(BeZero(), "a write that failed is tried again")
 	g.Expect(pacer.Delay(a, now.Add(time.Second+kept))).To(BeZero(), "that one is over, and the line is empty")
-	g.Expect(pacer.Delay(b, now.Add(1500*time.Millisecond+kept))).To(Equal(500*time.Millisecond), "so is this, and another name was there")
+	g.Expect(pacer.Delay(b, now.Add(1500*time.Millisecond+kept))).To(
+		Equal(500*time.Millisecond), "so is this, and another name was there")
 }
 
 // A run takes the time before it writes, so that it may ask late.

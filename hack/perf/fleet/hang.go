@@ -75,7 +75,8 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 	if err := r.Tidy(ctx); err != nil {
 		return err
 	}
-	well, err := r.waiting(ctx, d, fmt.Sprintf("while %d others that are well change", len(d.struck)), func(ctx context.Context) error {
+	well, err := r.waiting(ctx, d, fmt.Sprintf("while %d others that are well change", len(d.struck)), func(
+		ctx context.Context) error {
 		return r.changeIn(ctx, d.struck, "while it is well", time.Now())
 	})
 	if err != nil {
@@ -98,7 +99,8 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 		}
 	}
 	sent := time.Now()
-	h.waiting, err = r.waiting(ctx, d, fmt.Sprintf("while %d others hang", len(d.struck)), func(ctx context.Context) error {
+	h.waiting, err = r.waiting(ctx, d, fmt.Sprintf("while %d others hang", len(d.struck)), func(
+		ctx context.Context) error {
 		if err := r.changeIn(ctx, d.struck, "while it hangs", sent); err != nil {
 			return err
 		}
@@ -107,11 +109,12 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 		if err := r.changeIn(ctx, other, "while others hang", meanwhile); err != nil {
 			return err
 		}
-		if err := r.Until(ctx, r.options.Patience, 20*time.Millisecond, "a change comes to another target meanwhile", func() (bool, error) {
-			at, ok := arrival(other[0], meanwhile)
-			h.change = at.Sub(meanwhile)
-			return ok, nil
-		}); err != nil {
+		if err := r.Until(ctx, r.options.Patience, 20*time.Millisecond, "a change comes to another target meanwhile",
+			func() (bool, error) {
+				at, ok := arrival(other[0], meanwhile)
+				h.change = at.Sub(meanwhile)
+				return ok, nil
+			}); err != nil {
 			return err
 		}
 		// One more look at least is to come after that.
@@ -151,9 +154,10 @@ func (r *run) hang(ctx context.Context, step *figures.Step) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Until(ctx, r.options.Patience, 100*time.Millisecond, "what changed while targets hung is in them", func() (bool, error) {
-		return r.Journal.Reached(sent).Targets >= len(d.struck), nil
-	}); err != nil {
+	if err := r.Until(ctx, r.options.Patience, 100*time.Millisecond, "what changed while targets hung is in them",
+		func() (bool, error) {
+			return r.Journal.Reached(sent).Targets >= len(d.struck), nil
+		}); err != nil {
 		return err
 	}
 	if err := r.AwaitCorrections(ctx, d.struck, edited, r.options.Patience); err != nil {
@@ -203,7 +207,8 @@ type waiting struct {
 }
 
 // waiting measures a window of drift while something else is done, unless that is nil.
-func (r *run) waiting(ctx context.Context, d *division, what string, meanwhile func(context.Context) error) (w waiting, err error) {
+func (r *run) waiting(ctx context.Context, d *division, what string, meanwhile func(context.Context) error) (
+	w waiting, err error) {
 	first, err := r.Page(ctx)
 	if err != nil {
 		return w, err
@@ -238,7 +243,8 @@ func (r *run) waiting(ctx context.Context, d *division, what string, meanwhile f
 		name   string
 		wanted func(rig.Labels) bool
 	}{
-		{&w.others, "trellis_target_queue_wait_seconds", func(labels rig.Labels) bool { return healthy[labels.Get("target")] }},
+		{&w.others, "trellis_target_queue_wait_seconds",
+			func(labels rig.Labels) bool { return healthy[labels.Get("target")] }},
 		{&w.all, "trellis_queue_wait_seconds", func(labels rig.Labels) bool { return labels.Get("class") == class }},
 	} {
 		before, err := first.Histogram(m.name, m.wanted)
@@ -279,7 +285,8 @@ func judgeHang(step *figures.Step, before []waiting, well waiting, h hanging) {
 	step.AddLatencies("drift in the others while as many change and are well", well.Millis, well.Reference)
 	drift := step.AddLatencies("drift in the others while some hang", h.Millis, h.Reference)
 	step.Note("%s", eachWindow("before it", windows, base.P99))
-	step.Note("%s", eachWindow("while as many change and are well, and while they hang", []rig.Drift{well.Drift, h.Drift}, base.P99))
+	step.Note("%s", eachWindow("while as many change and are well, and while they hang", []rig.Drift{well.Drift, h.Drift},
+		base.P99))
 	if slow := h.Slow(3 * base.P99); slow != "" {
 		step.Note("edits that took thrice the p99 of before, by the second of the window: %s", slow)
 	}
@@ -291,7 +298,8 @@ func judgeHang(step *figures.Step, before []waiting, well waiting, h hanging) {
 	wait, allowed := seconds*h.others.Quantile(p99), max(2*was, waitResolution)
 	step.Add("wait of the others for a worker, p99", wait, "ms").Beside(was).
 		Holds(fmt.Sprintf("<= %.4g, after at most %d", allowed, restlessWait), wait <= allowed && was <= restlessWait)
-	step.Add("wait of the others for a worker while as many change and are well, p99", seconds*well.others.Quantile(p99), "ms").Beside(was)
+	step.Add("wait of the others for a worker while as many change and are well, p99", seconds*well.others.Quantile(p99),
+		"ms").Beside(was)
 	step.Add("the same with those that hang, p99", seconds*h.all.Quantile(p99), "ms").Beside(seconds * all.Quantile(p99))
 	step.Note("the reference of waits is what they were before")
 
@@ -303,12 +311,15 @@ func judgeHang(step *figures.Step, before []waiting, well waiting, h hanging) {
 	}
 	step.Add("workers", workers, "")
 	step.Add("workers that were busy in the first 15 s, the most of some looks", busy(early), "")
-	step.Add("those of them that waited for their targets, or had", figures.Quantile(values(early, func(l look) float64 { return l.slow }), 1), "")
+	step.Add("those of them that waited for their targets, or had",
+		figures.Quantile(values(early, func(l look) float64 { return l.slow }), 1), "")
 	free := 100 * (workers - busy(late)) / workers
-	step.Add("workers that are free from 15 s on, the least of some looks", free, "%").Holds(fmt.Sprintf(">= %d", leastFree), free >= leastFree)
+	step.Add("workers that are free from 15 s on, the least of some looks", free, "%").Holds(
+		fmt.Sprintf(">= %d", leastFree), free >= leastFree)
 
 	share := 100 * corrected(h)
-	edits := step.Add("edits of the first quarter of the hang that were corrected in its first half", share, "%").Holds(">= 50", share >= 50)
+	edits := step.Add("edits of the first quarter of the hang that were corrected in its first half", share, "%").Holds(
+		">= 50", share >= 50)
 	if len(h.shown) < places { // if more than that hang at once, the others may wait: package fairqueue says when
 		edits.Strictly()
 	}
