@@ -88,7 +88,7 @@ func hub() dashboard {
 				{
 					kind: timeseries, title: "Busy workers", unit: "short",
 					description: "ManagedResources that are being worked on, by class. At most concurrentSyncs of them " +
-						"compute, from their start until they first wait for their target. The others take no seat from anything.",
+						"compute, from their start until they first wait for their target. The others wait for their targets, or did, and hold no seat.",
 					queries: []query{
 						{expr: `sum by (class) (trellis_queue_in_flight - trellis_queue_waiting)`, legend: "{{class}} computing"},
 						{expr: `sum by (class) (trellis_queue_waiting)`, legend: "{{class}} waiting"},
