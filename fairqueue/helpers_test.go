@@ -162,7 +162,7 @@ func faults(q *Queue[string]) (found []string) {
 			waiting++
 		}
 	}
-	fault(q.waiting != waiting, "%d tenants wait, not %d", waiting, q.waiting)
+	fault(q.tenantsWaiting != waiting, "%d tenants wait, not %d", waiting, q.tenantsWaiting)
 	for _, e := range q.entries {
 		if e.held {
 			held++

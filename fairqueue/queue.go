@@ -25,10 +25,10 @@ type Queue[R comparable] struct {
 	inFlight map[R]*work[R]
 	seated   int
 	ofLevel  [levels]int
-	// flows are by their keys. waiting is how many tenants have flows that can be served.
-	flows   map[string]*flow[R]
-	tenants map[string]*tenant[R]
-	waiting int
+	// flows are by their keys. tenantsWaiting is how many tenants have flows that can be served.
+	flows          map[string]*flow[R]
+	tenants        map[string]*tenant[R]
+	tenantsWaiting int
 	// several is true once there was more than one tenant; first is the name of the first one.
 	several bool
 	first   *string

@@ -54,7 +54,7 @@ func (q *Queue[R]) list(f *flow[R]) {
 	t := f.tenant
 	t.serving[f.level].push(f)
 	if t.listed++; t.listed == 1 {
-		q.waiting++
+		q.tenantsWaiting++
 	}
 	if t.index[f.level] == notInHeap {
 		q.serving[f.level].push(t)
@@ -70,7 +70,7 @@ func (q *Queue[R]) unlist(f *flow[R]) {
 	flows := &t.serving[f.level]
 	flows.remove(f)
 	if t.listed--; t.listed == 0 {
-		q.waiting--
+		q.tenantsWaiting--
 	}
 	if flows.len() == 0 {
 		q.serving[f.level].remove(t)
@@ -111,7 +111,7 @@ func (q *Queue[R]) mayHaveMore(t *tenant[R]) bool {
 	if !q.several {
 		return true
 	}
-	othersWait := q.waiting > 1 || q.waiting == 1 && t.listed == 0
+	othersWait := q.tenantsWaiting > 1 || q.tenantsWaiting == 1 && t.listed == 0
 	return below(t.inFlight, q.options.Workers, othersWait) && below(t.seated, q.options.Seats, othersWait)
 }
 

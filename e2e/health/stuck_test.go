@@ -20,15 +20,16 @@ func impatient(image, extra string) string {
 		"replicas: 2\n  progressDeadlineSeconds: 2", 1)
 }
 
-// awaitBegun waits until the condition Progressing of a Deployment speaks of its present generation. Because of a
-// conflict the controller of Deployments may not say that it has created a ReplicaSet. Then its condition is that of
+// awaitBegun waits until the condition Progressing of a Deployment speaks of its present image. Because of a conflict
+// the controller of Deployments may not say that it has created a ReplicaSet. Then its condition is that of
 // the last roll-out, for which no deadline counts, until there is progress. It creates one that is deleted again, and
 // says so.
-func (p place) awaitBegun(deployment *unstructured.Unstructured) {
+func (p place) awaitBegun(deployment *unstructured.Unstructured, image string) {
 	p.t.Helper()
 	p.Eventually(func(g Gomega) {
 		d := &appsv1.Deployment{}
 		g.Expect(p.target.Client.Get(p.ctx, client.ObjectKeyFromObject(deployment), d)).To(Succeed())
+		g.Expect(d.Spec.Template.Spec.Containers[0].Image).To(Equal(image))
 		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
 		for _, c := range d.Status.Conditions {
 			if c.Type != appsv1.DeploymentProgressing || c.Reason != "NewReplicaSetAvailable" {
@@ -37,7 +38,7 @@ func (p place) awaitBegun(deployment *unstructured.Unstructured) {
 			sets := &appsv1.ReplicaSetList{}
 			g.Expect(p.target.Client.List(p.ctx, sets, client.InNamespace(p.ns))).To(Succeed())
 			for i := range sets.Items {
-				if sets.Items[i].Spec.Template.Spec.Containers[0].Image == d.Spec.Template.Spec.Containers[0].Image {
+				if sets.Items[i].Spec.Template.Spec.Containers[0].Image == image {
 					g.Expect(client.IgnoreNotFound(p.target.Client.Delete(p.ctx, &sets.Items[i]))).To(Succeed())
 				}
 			}
@@ -55,7 +56,7 @@ func TestH10_RolloutThatIsStuckForAnImage(t *testing.T) {
 	p.awaitReady("mr")
 
 	r := p.roll("mr", impatient(image2, nobody))
-	p.awaitBegun(d)
+	p.awaitBegun(d, image2)
 	stuck := p.awaitPods(image2, 1)[0]
 	p.say(stuck, waiting(stuck, "ErrImagePull", "rpc error: not found"))
 	p.await("mr", Or(Equal(isHealthy), Equal("False/DeploymentUnhealthy")), "True/DeploymentProgressing")
