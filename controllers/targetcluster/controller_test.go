@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -416,7 +417,7 @@ func newSource(t testing.TB, cp *controlplane.ControlPlane) *source {
 	})
 	clusters := fakeclusters.New(nil)
 	lists := &lists{Cache: informers, found: map[string]int{}}
-	index, err := members.New(lists, clusters, classes)
+	index, err := members.New(lists, clusters, classes, clock.RealClock{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(index.Register(t.Context())).To(Succeed())
 	return &source{client: c, cache: informers, clusters: clusters, members: index, lists: lists}

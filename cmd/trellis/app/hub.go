@@ -175,7 +175,9 @@ func newHub(o Options) (*hub, error) {
 	if h.clusters, err = h.newClusterCache(scheme); err != nil {
 		return nil, err
 	}
-	if h.members, err = members.New(h.manager.GetCache(), h.clusters, o.Config.Classes); err != nil {
+	// The times of connections are real ones.
+	h.members, err = members.New(h.manager.GetCache(), h.clusters, o.Config.Classes, clock.RealClock{})
+	if err != nil {
 		return nil, fmt.Errorf("finding the ManagedResources of targets: %w", err)
 	}
 	if h.heart, err = h.newHeart(); err != nil {

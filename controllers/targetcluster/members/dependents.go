@@ -68,7 +68,7 @@ func (i *Index) StillNeeded(target clustercache.ClusterKey) bool {
 	if err != nil {
 		return true
 	}
-	waiting := status.State != clustercache.StateDraining || time.Since(status.Since) < releaseGrace
+	waiting := status.State != clustercache.StateDraining || i.clock.Since(status.Since) < releaseGrace
 	return slices.ContainsFunc(dependents, func(mr *resourcesv1alpha1.ManagedResource) bool {
 		return !ptr.Deref(mr.Spec.KeepObjects, false) &&
 			(waiting || mr.DeletionTimestamp != nil || i.isDeleted(ctx, mr.Namespace))

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -55,10 +57,12 @@ func TestForHowLongATargetIsNeededWithoutItsRegistration(t *testing.T) {
 			if c.change != nil {
 				c.change(mr, ns)
 			}
+			now := time.Now()
 			clusters := fakeclusters.New(nil)
-			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid", Since: time.Now().Add(-c.gone)})
+			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid", Since: now})
 			index := newIndexOf(g, clusters,
-				[]configv1alpha1.Class{{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}}, mr, ns)
+				[]configv1alpha1.Class{{Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace}}},
+				now.Add(c.gone), mr, ns)
 			g.Expect(index.StillNeeded(key)).To(Equal(c.needed))
 		})
 	}
@@ -92,10 +96,10 @@ func TestWhoNeedsAFixedTarget(t *testing.T) {
 				}
 				objects = append(objects, ns)
 			}
+			now := time.Now()
 			clusters := fakeclusters.New(nil)
-			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid",
-				Since: time.Now()})
-			g.Expect(newIndexOf(g, clusters, classes, objects...).StillNeeded(key)).To(Equal(c.needed))
+			clusters.SetStatus(clustercache.Status{Cluster: key, State: clustercache.StateDraining, UID: "uid", Since: now})
+			g.Expect(newIndexOf(g, clusters, classes, now, objects...).StillNeeded(key)).To(Equal(c.needed))
 		})
 	}
 }
@@ -113,7 +117,7 @@ func TestTargetIsInUseAsLongAsItHasObjects(t *testing.T) {
 	used.Status.Resources = []resourcesv1alpha1.ObjectReference{{}}
 	empty.Name = "empty"
 	clusters := fakeclusters.New(nil)
-	index := newIndexOf(g, clusters, classes, used, empty, registered("a", "used"), registered("b", "empty"),
+	index := newIndexOf(g, clusters, classes, time.Now(), used, empty, registered("a", "used"), registered("b", "empty"),
 		registered("c", ""))
 	for name, inUse := range map[string]bool{"a": true, "b": false, "c": false, "unknown": false} {
 		g.Expect(index.InUse(t.Context(), clustercache.ClusterKey{Namespace: "one", Name: name})).To(Equal(inUse), name)
@@ -127,14 +131,17 @@ func TestTargetMayBeInUseUntilThatIsKnown(t *testing.T) {
 	g := NewWithT(t)
 	clusters := fakeclusters.New(nil)
 	clusters.SetStatus(clustercache.Status{Cluster: target("one/a"), State: clustercache.StateDraining, UID: "uid"})
-	index, err := New(&informers{Client: fake.NewClientBuilder().WithScheme(newScheme(g)).Build()}, clusters, classes)
+	source := &informers{Client: fake.NewClientBuilder().WithScheme(newScheme(g)).Build()}
+	index, err := New(source, clusters, classes, clock.RealClock{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(index.StillNeeded(target("one/a"))).To(BeTrue())
 }
 
-func newIndexOf(g Gomega, clusters clustercache.ClusterCache, classes []configv1alpha1.Class,
+// newIndexOf returns an index of objects for which it is always now.
+func newIndexOf(g Gomega, clusters clustercache.ClusterCache, classes []configv1alpha1.Class, now time.Time,
 	objects ...client.Object) *Index {
-	index, err := New(&informers{scheme: newScheme(g), objects: objects}, clusters, classes)
+	index, err := New(&informers{scheme: newScheme(g), objects: objects}, clusters, classes,
+		clocktesting.NewFakePassiveClock(now))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(index.Register(context.Background())).To(Succeed())
 	return index

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
@@ -60,12 +61,14 @@ type Index struct {
 	informers Informers
 	clusters  clustercache.ClusterCache
 	classes   map[string]class
+	clock     clock.PassiveClock
 }
 
 // New returns an index of which the informers know nothing yet: until Register, nothing is found, and whatever may be
-// in use counts as in use.
-func New(informers Informers, clusters clustercache.ClusterCache, classes []configv1alpha1.Class) (*Index, error) {
-	i := &Index{informers: informers, clusters: clusters, classes: map[string]class{}}
+// in use counts as in use. The clock is that of the cluster cache's states.
+func New(informers Informers, clusters clustercache.ClusterCache, classes []configv1alpha1.Class,
+	clock clock.PassiveClock) (*Index, error) {
+	i := &Index{informers: informers, clusters: clusters, classes: map[string]class{}, clock: clock}
 	for _, c := range classes {
 		known := class{Class: c}
 		if c.NamespaceSelector != nil {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -87,7 +88,7 @@ func newIndexOver(g Gomega, wrap func(clustercache.ClusterCache) clustercache.Cl
 		status.State, status.UID = clustercache.StateConnected, uidOf(status.Cluster)
 		clusters.SetStatus(status)
 	}
-	index, err := New(source, wrap(clusters), classes)
+	index, err := New(source, wrap(clusters), classes, clock.RealClock{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(index.Register(context.Background())).To(Succeed())
 	return index
@@ -363,6 +364,6 @@ func TestBothTargetsHearOfAMove(t *testing.T) {
 func TestSelectorThatIsNone(t *testing.T) {
 	g := NewWithT(t)
 	bad := configv1alpha1.Class{Name: "a", NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "what"}}}}
-	_, err := New(&informers{}, fakeclusters.New(nil), []configv1alpha1.Class{bad})
+	_, err := New(&informers{}, fakeclusters.New(nil), []configv1alpha1.Class{bad}, clock.RealClock{})
 	g.Expect(err).To(MatchError(ContainSubstring(fmt.Sprintf("class %q", "a"))))
 }
