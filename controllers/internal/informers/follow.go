@@ -36,10 +36,7 @@ func Follow[T client.Object](
 			}
 		},
 		DeleteFunc: func(obj any) {
-			if missed, is := obj.(toolscache.DeletedFinalStateUnknown); is {
-				obj = missed.Obj
-			}
-			if before, is := obj.(T); is {
+			if before, is := Object(obj).(T); is {
 				changed(before, none, false)
 			}
 		},

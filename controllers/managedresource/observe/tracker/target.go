@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/informers"
 	"github.com/trellis-hub/trellis/engine/health"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/ownership"
@@ -206,12 +206,8 @@ func (t *Tracker) moreFor(ref *resourcesv1alpha1.ObjectReference, key inventory.
 	return more
 }
 
-// olderThan tells whether an observation shows an object as it was before the accepted write. Versions that cannot be
+// olderThan reports whether an observation shows an object as it was before the accepted write. Versions that cannot be
 // compared count as newer: judging once too often costs a read, judging never would miss drift.
 func (o *Observation) olderThan(resourceVersion string) bool {
-	if resourceVersion == "" || o.ResourceVersion == resourceVersion {
-		return false
-	}
-	c, err := resourceversion.CompareResourceVersion(o.ResourceVersion, resourceVersion)
-	return err == nil && c < 0
+	return informers.Older(o.ResourceVersion, resourceVersion)
 }

@@ -9,11 +9,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/internal/informers"
 )
 
 const (
@@ -85,7 +85,7 @@ func (c *Assigner) SeeLease(lease *coordinationv1.Lease) time.Time {
 	defer c.leases.mu.Unlock()
 	s := sighting{uid: lease.UID, version: lease.ResourceVersion}
 	old, known := c.leases.seen[lease.Namespace]
-	if known && older(s.version, old.version) {
+	if known && informers.Older(s.version, old.version) {
 		return old.heldUntil(now) // informers may be behind a live read
 	}
 	duration := leaseDuration
@@ -121,9 +121,4 @@ func (s sighting) heldUntil(now time.Time) time.Time {
 		return s.until
 	}
 	return time.Time{}
-}
-
-func older(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
 }

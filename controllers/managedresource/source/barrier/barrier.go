@@ -8,11 +8,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/internal/informers"
 )
 
 const (
@@ -40,9 +40,9 @@ func Await(ctx context.Context, live, cached client.Reader) (behind int, err err
 		name := client.ObjectKeyFromObject(mr)
 		version, exists := present[name]
 		switch {
-		case exists && !older(mr.ResourceVersion, version):
+		case exists && !informers.Older(mr.ResourceVersion, version):
 			delete(present, name)
-		case !exists && !older(asOf, mr.ResourceVersion):
+		case !exists && !informers.Older(asOf, mr.ResourceVersion):
 			gone[name] = true
 		}
 	}
@@ -57,7 +57,7 @@ func Await(ctx context.Context, live, cached client.Reader) (behind int, err err
 			mr := &resourcesv1alpha1.ManagedResource{}
 			err := cached.Get(ctx, name, mr)
 			switch {
-			case err == nil && !older(mr.ResourceVersion, version):
+			case err == nil && !informers.Older(mr.ResourceVersion, version):
 				delete(present, name)
 			case apierrors.IsNotFound(err) && ask:
 				// It may have come and gone between two looks. One that is gone does no harm: its finalizer was ours to take.
@@ -69,7 +69,7 @@ func Await(ctx context.Context, live, cached client.Reader) (behind int, err err
 		for name := range gone {
 			mr := &resourcesv1alpha1.ManagedResource{}
 			err := cached.Get(ctx, name, mr)
-			if apierrors.IsNotFound(err) || err == nil && older(asOf, mr.ResourceVersion) {
+			if apierrors.IsNotFound(err) || err == nil && informers.Older(asOf, mr.ResourceVersion) {
 				delete(gone, name)
 			}
 		}
@@ -105,9 +105,4 @@ func metadata() *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(resourcesv1alpha1.GroupVersion.WithKind("ManagedResource"))
 	return obj
-}
-
-func older(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
 }

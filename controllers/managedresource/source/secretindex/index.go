@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -18,6 +17,7 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/internal/informers"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
 )
 
@@ -185,17 +185,12 @@ func (r Reading) Found(version Version) {
 		return
 	}
 	if v, isKnown := x.versions[r.secret]; isKnown {
-		newer := v.Exists() && version.Exists() && older(v.ResourceVersion, version.ResourceVersion)
+		newer := v.Exists() && version.Exists() && informers.Older(v.ResourceVersion, version.ResourceVersion)
 		if !newer {
 			return
 		}
 	}
 	x.versions[r.secret] = known{Version: version, ahead: version.ResourceVersion}
-}
-
-func older(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
 }
 
 func (x *Index) setRefs(obj any) {
@@ -219,10 +214,7 @@ func (x *Index) setRefs(obj any) {
 }
 
 func (x *Index) drop(obj any) {
-	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		obj = tombstone.Obj
-	}
-	if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
+	if mr, ok := informers.Object(obj).(*resourcesv1alpha1.ManagedResource); ok {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.replaceRefs(types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}, nil)
@@ -276,7 +268,7 @@ func (x *Index) changed(secret types.NamespacedName, version Version, at string)
 	x.mu.Lock()
 	mrs := x.refs[secret].list()
 	old, isKnown := x.versions[secret]
-	outdated := old.ahead != "" && older(at, old.ahead)
+	outdated := old.ahead != "" && informers.Older(at, old.ahead)
 	if len(mrs) > 0 && !outdated {
 		x.versions[secret] = known{Version: version}
 	}

@@ -9,10 +9,10 @@ import (
 	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/internal/informers"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
@@ -116,7 +116,7 @@ func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) Change {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before := x.lists[name]
-	if before != nil && older(now.resourceVersion, before.resourceVersion) {
+	if before != nil && informers.Older(now.resourceVersion, before.resourceVersion) {
 		return Change{}
 	}
 	x.lists[name] = now
@@ -372,10 +372,4 @@ func compareKeys(a, b inventory.Key) int {
 
 func compareNames(a, b types.NamespacedName) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-// older tells whether a resource version is older than another. Versions that cannot be compared count as newer.
-func older(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
 }

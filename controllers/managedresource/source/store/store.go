@@ -14,10 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/internal/informers"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
 )
 
@@ -72,7 +72,7 @@ func (s *Store) Get(ctx context.Context, name types.NamespacedName) (*resourcesv
 	if own == nil && before != nil && before.UID != s.gone[name] {
 		own = before
 	}
-	if own != nil && err == nil && older(mr.ResourceVersion, own.ResourceVersion) {
+	if own != nil && err == nil && informers.Older(mr.ResourceVersion, own.ResourceVersion) {
 		return draft(own), nil // whatever the informer has is older, if only the predecessor of this one
 	}
 	delete(s.written, name)
@@ -104,7 +104,7 @@ func (s *Store) Shown(mr *resourcesv1alpha1.ManagedResource) {
 	if _, writing := s.shown[name]; writing {
 		s.shown[name] = mr.ResourceVersion
 	}
-	if own := s.written[name]; own != nil && !older(mr.ResourceVersion, own.ResourceVersion) {
+	if own := s.written[name]; own != nil && !informers.Older(mr.ResourceVersion, own.ResourceVersion) {
 		delete(s.written, name)
 	}
 }
@@ -129,11 +129,6 @@ func (s *Store) Ahead(name types.NamespacedName) *resourcesv1alpha1.ManagedResou
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written[name]
-}
-
-func older(a, b string) bool {
-	c, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && c < 0
 }
 
 // Patch sends the difference between base and mr, of the status or of the annotations and finalizers, and fails if
@@ -242,7 +237,7 @@ func (s *Store) remember(mr *resourcesv1alpha1.ManagedResource) {
 	name := client.ObjectKeyFromObject(mr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if shown := s.shown[name]; shown != "" && !older(shown, mr.ResourceVersion) {
+	if shown := s.shown[name]; shown != "" && !informers.Older(shown, mr.ResourceVersion) {
 		delete(s.written, name)
 		return
 	}
