@@ -13,7 +13,7 @@
 // Nothing is claimed that was not seen: the values that say that all is well need a Snapshot without gaps. While a gap
 // is to close by itself, a Snapshot has no value at all, and what was said before stays.
 //
-// The summary is made of the three conditions alone, which whoever comes later finds in the status, so that a restart
-// changes no word. It finds the first problem in their texts; List and headline are two sides of one format, in
+// The summary is made of the three conditions alone, which a successor reads from the status, so that a restart does
+// not change its text. It finds the first problem in their texts; List and headline are two sides of one format, in
 // list.go.
 package conditions

@@ -13,19 +13,20 @@ type Condition struct {
 	Reason, Message string
 }
 
-// silences are reasons that go before whatever else is wrong: as long as nobody answers, the rest is of the past.
-var silences = []string{
+// unreachable are reasons that take precedence over all others: as long as the target does not answer, the rest is
+// outdated.
+var unreachable = []string{
 	resourcesv1alpha1.ReasonTargetUnreachable, resourcesv1alpha1.ReasonTargetRefused,
 	resourcesv1alpha1.ReasonIdentityChanged,
 }
 
-// IsSilent tells of a condition whether it is unknown because the target cannot be asked.
+// IsSilent reports whether a condition is unknown because the target cannot be asked.
 func IsSilent(c *resourcesv1alpha1.Condition) bool {
-	return c != nil && c.Status == resourcesv1alpha1.ConditionUnknown && slices.Contains(silences, c.Reason)
+	return c != nil && c.Status == resourcesv1alpha1.ConditionUnknown && slices.Contains(unreachable, c.Reason)
 }
 
-// parts are the conditions that Ready sums up, in the order in which their problems are to be looked at: what is not
-// applied cannot be healthy, and what is not healthy is not rolled out either.
+// parts are the conditions that Ready sums up, in the order in which their problems matter: what is not applied cannot
+// be healthy, and what is not healthy is not rolled out either.
 var parts = []struct {
 	conditionType resourcesv1alpha1.ConditionType
 	good          resourcesv1alpha1.ConditionStatus
@@ -35,7 +36,7 @@ var parts = []struct {
 	{resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse},
 }
 
-// Ready sums up the other conditions: it is the first problem that somebody should look at.
+// Ready sums up the other conditions: it is the first problem to solve.
 func Ready(conditions []resourcesv1alpha1.Condition, generation, observed int64) Condition {
 	var problem *resourcesv1alpha1.Condition
 	var missing resourcesv1alpha1.ConditionType

@@ -100,15 +100,15 @@ func failures(outcomes []apply.Outcome) []string {
 	outcomes = slices.Clone(outcomes)
 	slices.SortStableFunc(outcomes, func(a, b apply.Outcome) int { return cmp.Compare(order(a), order(b)) })
 	texts := make([]string, 0, len(outcomes))
-	places := map[string]int{} // of what is common to several, in texts
+	indices := map[string]int{} // of what is common to several, in texts
 	more := map[int]int{}
 	for _, o := range outcomes {
 		if common := commonCause(o); common != "" {
-			if i, told := places[common]; told {
+			if i, listed := indices[common]; listed {
 				more[i]++
 				continue
 			}
-			places[common] = len(texts)
+			indices[common] = len(texts)
 		}
 		texts = append(texts, fmt.Sprintf("error during apply of object %q: %v", describe(o.Key), o.Err))
 	}
@@ -148,10 +148,10 @@ func order(o apply.Outcome) int {
 	}
 }
 
-// Lacks tells of the failure of an object whether the target lacks its kind or its namespace, which others may bring.
+// Lacks reports whether an object failed because the target lacks its kind or its namespace, which others may create.
 func Lacks(err error) bool { return meta.IsNoMatchError(err) || isWithoutNamespace(err) }
 
-// isWithoutNamespace tells of an answer whether it is about the namespace of the object.
+// isWithoutNamespace reports whether an answer says that the namespace of the object does not exist.
 func isWithoutNamespace(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {

@@ -28,8 +28,8 @@ type Snapshot struct {
 	// severity health.Missing, and a message only if there is more to say than that.
 	Unhealthy, Progressing []Problem
 
-	// Hidden says of objects, or of kinds, why nothing can be told of them: the watches do not show them yet, or not as
-	// they were written last. A line each.
+	// Hidden says of objects, or of kinds, why their state is unknown: the watches do not show them yet, or not as they
+	// were written last. A line each.
 	Hidden []string
 	// Failed are errors of watches that cannot be established, by the name of the watch.
 	Failed map[string]error
@@ -73,8 +73,8 @@ func (s *Snapshot) Healthy() (c Condition, known bool) {
 		"All resources are healthy."}, true
 }
 
-// Rollout is the value of ResourcesProgressing; not known while that is about to show. What rolls out for sure is told
-// meanwhile.
+// Rollout is the value of ResourcesProgressing; not known while that is about to show. What certainly rolls out is
+// reported meanwhile.
 func (s *Snapshot) Rollout() (c Condition, known bool) {
 	worst := sorted(s.Progressing)
 	if s.awaits() && len(worst) == 0 {
@@ -107,7 +107,7 @@ func (s *Snapshot) Rollout() (c Condition, known bool) {
 		"All resources have been fully rolled out."}, true
 }
 
-// awaits tells whether something is about to show.
+// awaits reports whether something is about to show.
 func (s *Snapshot) awaits() bool { return len(s.Hidden) > 0 && s.Patient }
 
 // hidden says what is not known. What is about to show is not worth a word.

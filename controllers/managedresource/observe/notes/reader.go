@@ -24,14 +24,14 @@ const (
 	Deadline = 5 * time.Second
 
 	readers  = 4   // at a time
-	queueMax = 256 // reads that wait; whoever finds the queue full asks again
+	queueMax = 256 // reads that wait; a caller that finds the queue full asks again
 )
 
 // Options of a Reader. All fields are required.
 type Options struct {
 	// Client returns a client of a target.
 	Client func(ctx context.Context, cluster clustercache.ClusterKey) (client.Client, error)
-	// Notify hears of ManagedResources whose objects have other warnings than before.
+	// Notify is called for each ManagedResource whose objects have other warnings than before.
 	Notify func(mr types.NamespacedName)
 	Clock  clock.PassiveClock
 	Logger logr.Logger
@@ -149,18 +149,18 @@ func (r *Reader) read(ctx context.Context, t task) {
 	}
 }
 
-// note keeps what was read, and tells whether somebody waits for it or did not know it.
-func (r *Reader) note(t task, notes []string, ok bool) (news bool) {
+// note stores what was read, and reports whether it differs from what callers were given so far.
+func (r *Reader) note(t task, notes []string, ok bool) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.known[t.mr][t.key]
 	if e == nil {
 		return false // forgotten meanwhile
 	}
-	news = !e.read || ok && !slices.Equal(e.notes, notes)
+	changed = !e.read || ok && !slices.Equal(e.notes, notes)
 	e.read, e.reading = true, false
 	if ok {
 		e.notes = notes
 	}
-	return news
+	return changed
 }

@@ -118,7 +118,7 @@ func TestReaderReadsOnceAPause(t *testing.T) {
 	w.ask()
 	w.Eventually(w.reads.Load).Should(BeEquivalentTo(2))
 	w.says("no address", nil)
-	w.Eventually(func() int32 { w.clock.Step(notes.Pause); w.ask(); return w.told.Load() }).Should(BeEquivalentTo(2), "the same is no news, and another text is")
+	w.Eventually(func() int32 { w.clock.Step(notes.Pause); w.ask(); return w.told.Load() }).Should(BeEquivalentTo(2), "the same text notifies no one, and another text does")
 	note, _ = w.ask()
 	w.Expect(note).To(Equal(noted + "no address"))
 }

@@ -22,7 +22,7 @@ var AutoscalerKind = schema.GroupVersionKind{Group: "autoscaling", Version: "v2"
 // managed have a watch of their own.
 const autoscalerWatch = "HorizontalPodAutoscaler.autoscaling scaleTargetRef"
 
-// autoscaler is what is kept of one: what it scales; the zero key if that cannot be told.
+// autoscaler is what is kept of one: what it scales; the zero key if that is unknown.
 type autoscaler struct{ scales inventory.Key }
 
 func (t *Tracker) autoscalerWatcher() *clustercache.Watcher {
@@ -58,8 +58,8 @@ func ScaledBy(autoscaler *unstructured.Unstructured) (key inventory.Key, ok bool
 		Name: ref["name"]})
 }
 
-// Scalable tells whether an object is of a kind whose replicas belong to an autoscaler that aims at it, and returns its
-// key in the group that has the kind today.
+// Scalable reports whether an object is of a kind whose replicas belong to an autoscaler that aims at it, and returns
+// its key in the group that has the kind today.
 func Scalable(key inventory.Key) (inventory.Key, bool) {
 	if key.Kind != "Deployment" && key.Kind != "StatefulSet" || key.Group != appsGroup && key.Group != extensionsGroup {
 		return inventory.Key{}, false
@@ -87,14 +87,15 @@ const (
 	extensionsGroup = "extensions"
 )
 
-// needsAutoscalers tells whether it matters to an object of an inventory who scales it. What its manifest says of
+// needsAutoscalers reports whether an autoscaler of an object of an inventory matters. What its manifest says of
 // replicas is not in there.
 func needsAutoscalers(ref *resourcesv1alpha1.ObjectReference, key inventory.Key) bool {
 	_, scalable := Scalable(key)
 	return scalable && !isCreateOnly(ref) && ref.Annotations[resourcesv1alpha1.PreserveReplicasAnnotation] != "true"
 }
 
-// Autoscaled tells whether an autoscaler of a target scales an object. synced is false while the watches cannot tell.
+// Autoscaled reports whether an autoscaler of a target scales an object. synced is false while the watches are not
+// synced.
 func (t *Tracker) Autoscaled(cluster clustercache.ClusterKey, key inventory.Key) (yes, synced bool) {
 	key, scalable := Scalable(key)
 	if !scalable {
@@ -127,8 +128,8 @@ func (t *Tracker) autoscaled(tgt *target) (scaled map[inventory.Key]bool, synced
 }
 
 // autoscalerChanged notifies those whose objects have lost their autoscaler: the manifest's replicas come back. One
-// that appears changes nothing; it is news only to those who know of it already, from the target itself.
-func (h *handler) autoscalerChanged(n news, tgt *target, before, after *autoscaler) {
+// that appears changes nothing; only ManagedResources that already know it from the target are notified.
+func (h *handler) autoscalerChanged(n notifications, tgt *target, before, after *autoscaler) {
 	switch {
 	case before == nil:
 		h.ownersOfScaled(n, tgt, after.scales, CauseHealth)
@@ -140,7 +141,7 @@ func (h *handler) autoscalerChanged(n news, tgt *target, before, after *autoscal
 	}
 }
 
-func (*handler) ownersOfScaled(n news, tgt *target, key inventory.Key, cause Cause) {
+func (*handler) ownersOfScaled(n notifications, tgt *target, key inventory.Key, cause Cause) {
 	for _, group := range []string{appsGroup, extensionsGroup} {
 		key.Group = group
 		h := unique.Make(key)

@@ -89,7 +89,7 @@ status:
 	return deployment
 }
 
-// BenchmarkTransform is what an event costs before anybody hears of it.
+// BenchmarkTransform is what an event costs before anybody is notified of it.
 func BenchmarkTransform(b *testing.B) {
 	s := newSetup()
 	thing := ref("Thing", "default", "a")

@@ -17,16 +17,16 @@ type handler Tracker
 
 var _ clustercache.WatchHandler = (*handler)(nil)
 
-// news collects whom to notify, so that nobody is called under a lock.
-type news map[types.NamespacedName]Cause
+// notifications collects the ManagedResources to notify, so that no callback runs under a lock.
+type notifications map[types.NamespacedName]Cause
 
-func (n news) add(mr types.NamespacedName, cause Cause) {
+func (n notifications) add(mr types.NamespacedName, cause Cause) {
 	if old, ok := n[mr]; !ok || cause > old {
 		n[mr] = cause
 	}
 }
 
-func (h *handler) tell(n news) {
+func (h *handler) send(n notifications) {
 	for mr, cause := range n {
 		h.notify(mr, cause)
 	}
@@ -38,13 +38,13 @@ func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name t
 	if tgt == nil {
 		return
 	}
-	n := news{}
+	n := notifications{}
 	if scaler, ok := value.(*autoscaler); ok {
 		before, _ := old.(*autoscaler)
 		tgt.mu.Lock()
 		h.autoscalerChanged(n, tgt, before, scaler)
 		tgt.mu.Unlock()
-		h.tell(n)
+		h.send(n)
 		return
 	}
 	obs, ok := value.(*Observation)
@@ -68,11 +68,11 @@ func (h *handler) OnUpdate(cluster clustercache.ClusterKey, watch string, name t
 		}
 	}
 	tgt.mu.Unlock()
-	h.tell(n)
+	h.send(n)
 }
 
 // update judges one object of one ManagedResource.
-func (m *tracked) update(n news, o *object, before, obs *Observation) {
+func (m *tracked) update(n notifications, o *object, before, obs *Observation) {
 	if o.known && obs.olderThan(o.accepted.ResourceVersion) {
 		if !m.busy && before != nil && before.UID == obs.UID && obs.olderThan(before.ResourceVersion) {
 			n.add(m.name, CauseDrift) // the watch is not late: the target went back in time
@@ -115,7 +115,7 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 	if tgt == nil {
 		return
 	}
-	n := news{}
+	n := notifications{}
 	tgt.mu.Lock()
 	if scaler, ok := old.(*autoscaler); ok {
 		h.autoscalerChanged(n, tgt, scaler, nil)
@@ -138,16 +138,16 @@ func (h *handler) OnDelete(cluster clustercache.ClusterKey, watch string, name t
 		}
 	}
 	tgt.mu.Unlock()
-	h.tell(n)
+	h.send(n)
 }
 
-// OnSynced tells those who wait for it, and for no other watch. With one look for each of its watches, those of a fleet
-// that starts would be several times as many.
+// OnSynced notifies the ManagedResources that wait for this watch and for no other. One notification for each watch
+// would multiply the runs of a fleet that starts.
 func (h *handler) OnSynced(cluster clustercache.ClusterKey, watch string) {
 	h.watchChanged(cluster, watch, nil)
 }
 
-// OnError tells those who wait that they wait in vain.
+// OnError notifies the ManagedResources that wait for the watch that it fails.
 func (h *handler) OnError(cluster clustercache.ClusterKey, watch string, err error) {
 	h.watchChanged(cluster, watch, err)
 }
@@ -157,7 +157,7 @@ func (h *handler) watchChanged(cluster clustercache.ClusterKey, watch string, er
 	if tgt == nil {
 		return
 	}
-	n := news{}
+	n := notifications{}
 	tgt.mu.Lock()
 	if need := tgt.watches[watch]; need != nil {
 		failedBefore := need.err != nil
@@ -165,25 +165,25 @@ func (h *handler) watchChanged(cluster clustercache.ClusterKey, watch string, er
 		if err == nil || !failedBefore {
 			for mr, m := range tgt.mrs {
 				if err == nil && !m.waiting {
-					// A later generation's list: what changed meanwhile came as events already. Deletes may need a look.
+					// A later generation's list: what changed meanwhile came as events already.
 					continue
 				}
 				if m.busy || !m.uses(watch) {
 					continue
 				}
 				if err == nil && !h.settled(tgt, m) {
-					continue // a look now would only find what is not synced yet, and the last of them is news
+					continue // the last of its watches that syncs notifies it
 				}
 				n.add(mr, CauseHealth)
 			}
 		}
 	}
 	tgt.mu.Unlock()
-	h.tell(n)
+	h.send(n)
 }
 
-// settled tells whether all watches of a ManagedResource show everything, but for those that fail. A watch is synced
-// before its handler hears of it, so of several that sync at once the last one finds the others so.
+// settled reports whether all watches of a ManagedResource show everything, but for those that fail. A watch is synced
+// before its handler is called, so the last of several that sync at once finds all synced.
 func (h *handler) settled(tgt *target, m *tracked) bool {
 	done := func(watch string) bool {
 		if need := tgt.watches[watch]; need == nil || need.err != nil {
@@ -209,7 +209,7 @@ func (m *tracked) uses(watch string) bool {
 }
 
 // watchedBy iterates over the ManagedResources whose object a watch shows. Others may list it in another version, or
-// look at it alone.
+// through a watch of this object alone.
 func (tgt *target) watchedBy(watch string, key inventory.Key) iter.Seq2[*tracked, *object] {
 	return func(yield func(*tracked, *object) bool) {
 		h := unique.Make(key)
@@ -223,7 +223,7 @@ func (tgt *target) watchedBy(watch string, key inventory.Key) iter.Seq2[*tracked
 
 // podChanged notifies the owners of the workloads that a pod belongs to, if it may make a difference to what is said of
 // them: to the number of their pods, or to why they are not well. before and after are nil for a pod that came or went.
-func (h *handler) podChanged(n news, tgt *target, namespace string, before, after *health.Pod) {
+func (h *handler) podChanged(n notifications, tgt *target, namespace string, before, after *health.Pod) {
 	for workload := range tgt.workloads[namespace] {
 		for _, m := range tgt.owners[workload] {
 			if m.busy {
@@ -237,8 +237,8 @@ func (h *handler) podChanged(n news, tgt *target, namespace string, before, afte
 	}
 }
 
-// concerned tells whether the change of a pod may change what is said of a workload. before and after are nil if there
-// was, or is, none.
+// concerned reports whether the change of a pod may change what is said of a workload. before and after are nil if
+// there was, or is, none.
 func (j *Judgement) concerned(before, after *health.Pod) bool {
 	if j == nil {
 		return false

@@ -35,14 +35,14 @@ type Verdict struct {
 	Done []inventory.Key
 	// Outdated objects are shown as they were before their last write, or not at all without having been deleted, for
 	// longer than UnseenGrace. They are in Drifted or Missing, too, unless they are on their way out, because only the
-	// live object can tell. Until it was read, nothing may be said of their health: what is known is how they were before
-	// the write.
+	// live object can show. Until it was read, nothing may be said of their health: what is known is how they were
+	// before the write.
 	Outdated []inventory.Key
-	// Overdue is true if there are Outdated objects, or would be if nobody had looked: what is unseen was not shown for
+	// Overdue is true if there are Outdated objects, or would be without a live read: what is unseen was not shown for
 	// longer than UnseenGrace, although the live object was found to be right meanwhile.
 	Overdue bool
-	// PodsUnknown is true if there are Deployments whose pods count and the watch of pods is not synced. Then nobody can
-	// tell how far they are rolled out; the ManagedResource is notified when it is.
+	// PodsUnknown is true if there are Deployments whose pods count and the watch of pods is not synced. Then their
+	// roll-out cannot be judged; the ManagedResource is notified when it is.
 	PodsUnknown bool
 	// AutoscalersUnknown is true if there are objects that may be scaled by others and the watch of autoscalers is not
 	// synced.
@@ -161,8 +161,8 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
 	return v
 }
 
-// Settled tells whether all objects of a ManagedResource are as they were accepted, as far as the watches have shown,
-// and nobody is at work on it.
+// Settled reports whether all objects of a ManagedResource are as they were accepted, as far as the watches have shown,
+// and no run is at work on it.
 func (t *Tracker) Settled(mr types.NamespacedName) bool {
 	tgt, m := t.lock(mr)
 	if m == nil {
@@ -177,7 +177,7 @@ func (t *Tracker) Settled(mr types.NamespacedName) bool {
 		if !found && m.isDone(h, o) {
 			continue
 		}
-		// whether it still is takes another look
+		// whether it still is needs another comparison
 		if !found || !o.known || o.missing || obs.Terminating || o.accepted.Autoscaled {
 			return false
 		}
@@ -238,8 +238,8 @@ func (t *Tracker) AwaitShown(ctx context.Context, mr types.NamespacedName, limit
 	}
 }
 
-// lostAutoscaler tells whether an object's autoscaler is gone. One that appears is noted, no more: as long as it is
-// there the replicas are its own. One that the target told of and the watch did not show yet is given time.
+// lostAutoscaler reports whether an object's autoscaler is gone. One that appears is only noted: as long as it is there
+// the replicas are its own. One that the target returned and the watch did not show yet is given time.
 func (o *object) lostAutoscaler(scaled bool, unseenTooLong time.Time) bool {
 	if !o.known {
 		return false
@@ -258,7 +258,7 @@ func (t *Tracker) AcceptObserved(mr types.NamespacedName, observed map[inventory
 	}
 }
 
-// Known tells whether something was accepted for every object.
+// Known reports whether something was accepted for every object.
 func (t *Tracker) Known(mr types.NamespacedName) bool {
 	tgt, m := t.lock(mr)
 	if m == nil {
@@ -345,14 +345,14 @@ func (tgt *target) observed(watch string, key inventory.Key) (*Observation, bool
 	return obs, ok, synced
 }
 
-// synced tells whether a watch shows everything. It is called with mu.
+// synced reports whether a watch shows everything. It is called with mu.
 func (tgt *target) synced(watch string) bool {
 	_, _, synced := tgt.observed(watch, inventory.Key{})
 	return synced
 }
 
-// WithoutAutoscalers returns states as they would be if nobody scaled anything. An autoscaler that appeared while
-// nobody looked changes nothing, so states that differ in that alone are the same to whoever compares fingerprints.
+// WithoutAutoscalers returns states as they would be without any autoscaler. An autoscaler that appeared while the hub
+// was down changes nothing, so fingerprints are compared without it.
 func WithoutAutoscalers(states map[inventory.Key]Accepted) map[inventory.Key]Accepted {
 	states = maps.Clone(states)
 	for key, s := range states {

@@ -66,9 +66,9 @@ func (t *Tracker) transform(obj client.Object) any {
 	return o
 }
 
-// mayHaveWritten tells of a pod whether it is one that the hub wrote itself, or comes from a server that does not tell.
-// Most are not, there are many, and they change often: the fields of these are not looked at. Their state is that of an
-// object that the hub never applied, which Accept takes into account.
+// mayHaveWritten reports whether the hub may have written a pod itself: it did, or the server does not return field
+// managers. Most pods it did not write, there are many, and they change often: the fields of these are not compared.
+// Their state is that of an object that the hub never applied, which Accept takes into account.
 func (t *Tracker) mayHaveWritten(pod client.Object) bool {
 	entries := pod.GetManagedFields()
 	for i := range entries {
@@ -88,14 +88,14 @@ func wholeOf(obj client.Object) (*unstructured.Unstructured, bool) {
 	return &unstructured.Unstructured{Object: whole.UnstructuredContent()}, true
 }
 
-// sameJudgement tells whether two observations lead to the same conditions, pods aside. Where pods are not watched,
-// what the object tells of them matters.
-func sameJudgement(a, b *Observation, told bool) bool {
+// sameJudgement reports whether two observations lead to the same conditions, pods aside. Where pods are not watched,
+// what the object reports of them matters.
+func sameJudgement(a, b *Observation, reported bool) bool {
 	if a.Terminating != b.Terminating || a.Skipped != b.Skipped {
 		return false
 	}
 	x, y := a.Judgement.orNone(), b.Judgement.orNone()
-	if told && x.Progress.Reported != y.Progress.Reported {
+	if reported && x.Progress.Reported != y.Progress.Reported {
 		return false
 	}
 	return x.Health.Healthy == y.Health.Healthy && x.Health.Problem == y.Health.Problem &&
@@ -105,7 +105,7 @@ func sameJudgement(a, b *Observation, told bool) bool {
 		selectorText(x.Progress) == selectorText(y.Progress)
 }
 
-// fails tells of an object whether it is worse off than one that was just written.
+// fails reports whether an object is worse than one that was just written.
 func (o *Observation) fails() bool {
 	return o.Judgement != nil && o.Judgement.Health.Severity > health.Waiting
 }

@@ -66,7 +66,7 @@ func (p *podsIn) with(name, value string) []*health.Pod {
 }
 
 // Pods returns the pods that the watch of a target shows, and whether that watch is synced. It goes over all of them,
-// so whoever judges many workloads asks once.
+// so a caller that judges many workloads should ask once.
 func (t *Tracker) Pods(cluster clustercache.ClusterKey) (pods Pods, synced bool) {
 	pods = Pods{}
 	tgt := t.target(cluster)

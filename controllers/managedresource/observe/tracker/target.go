@@ -30,7 +30,7 @@ type target struct {
 	mrs     map[types.NamespacedName]*tracked
 	owners  map[handle][]*tracked
 	watches map[string]*watchNeed
-	asked   uint64 // how often somebody asked what he needs
+	asked   uint64 // counts the calls of needed, to list each watch once
 	// workloads are the keys of owners that pods explain, by namespace.
 	workloads map[string]map[handle]struct{}
 }
@@ -52,17 +52,17 @@ type tracked struct {
 	round   uint32 // of Track
 	// busy is true while its objects are being written: events are noted, not judged.
 	busy bool
-	// waiting is true while it wants to hear when the last of its watches is synced.
+	// waiting is true while it is to be notified when the last of its watches is synced.
 	waiting bool
 	// unseen counts objects whose last write the watches did not show yet.
 	unseen int
 	// owned are the owners of objects that are gone; nil if there are none.
 	owned map[handle]string
-	// done are the UIDs of Jobs that were gone after they had succeeded; nil if there are none. doneNews is true
-	// since one was added, or turned out not to be done, until somebody asks.
-	done     map[handle]types.UID
-	doneNews bool
-	// shown, if not nil, is closed when there are none left: somebody waits for it, and need not be notified.
+	// done are the UIDs of Jobs that were gone after they had succeeded; nil if there are none. doneChanged is true since
+	// one was added, or turned out not to be done, until TakeDone is called.
+	done        map[handle]types.UID
+	doneChanged bool
+	// shown, if not nil, is closed when there are none left: a run waits for it, which needs no notification.
 	shown chan struct{}
 }
 
@@ -144,8 +144,8 @@ func isCreateOnly(ref *resourcesv1alpha1.ObjectReference) bool {
 	return resourcesv1alpha1.IsTruthy(ref.Annotations[resourcesv1alpha1.IgnoreAnnotation])
 }
 
-// isWatchable tells of an inventory entry whether it names a kind. What does not, because somebody wrote it by hand, is
-// no object, and must not keep the rest from being watched.
+// isWatchable reports whether an inventory entry names a kind. What does not, because it was written by hand, is no
+// object, and must not keep the rest from being watched.
 func isWatchable(ref *resourcesv1alpha1.ObjectReference) bool {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	return gvk.Kind != "" && gvk.Version != ""

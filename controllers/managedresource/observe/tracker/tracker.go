@@ -41,7 +41,7 @@ type Options struct {
 	FieldManager string
 	// Selector selects the objects to watch: by the managed-by label.
 	Selector labels.Selector
-	// Notify hears of ManagedResources that should be looked at. It must return quickly.
+	// Notify is called for ManagedResources that should be reconciled. It must return quickly.
 	Notify func(mr types.NamespacedName, cause Cause)
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
@@ -65,9 +65,9 @@ type Tracker struct {
 	// kinds are the watches of kinds, the same for all targets.
 	kinds *lru.Cache[schema.GroupVersionKind, *clustercache.Watcher]
 
-	mu      sync.RWMutex
-	targets map[clustercache.ClusterKey]*target
-	places  map[types.NamespacedName]clustercache.ClusterKey
+	mu        sync.RWMutex
+	targets   map[clustercache.ClusterKey]*target
+	clusterOf map[types.NamespacedName]clustercache.ClusterKey
 }
 
 // New returns an empty tracker.
@@ -79,23 +79,23 @@ func New(o Options) *Tracker {
 	return &Tracker{
 		kinds: kinds, clock: o.Clock, clusters: o.Clusters, fieldManager: o.FieldManager, selector: o.Selector,
 		notify:  o.Notify,
-		targets: map[clustercache.ClusterKey]*target{}, places: map[types.NamespacedName]clustercache.ClusterKey{},
+		targets: map[clustercache.ClusterKey]*target{}, clusterOf: map[types.NamespacedName]clustercache.ClusterKey{},
 	}
 }
 
 // Track records what a ManagedResource lists in a target, and has the kinds watched that this needs. Objects that stay
 // keep what is known of them. A ManagedResource is in one target at a time; a change of the target forgets the old one.
 //
-// Every watch is looked at each time, not only when it is new: those of a target whose registration goes end with it.
+// Every watch is checked each time, not only when it is new: those of a target whose registration goes end with it.
 func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster clustercache.ClusterKey,
 	refs []resourcesv1alpha1.ObjectReference, exact Exact) error {
 	t.mu.Lock()
-	if old, ok := t.places[mr]; ok && old != cluster {
+	if old, ok := t.clusterOf[mr]; ok && old != cluster {
 		t.mu.Unlock()
 		t.Forget(mr)
 		t.mu.Lock()
 	}
-	t.places[mr] = cluster
+	t.clusterOf[mr] = cluster
 	tgt := t.targets[cluster]
 	if tgt == nil {
 		tgt = newTarget(cluster)
@@ -116,8 +116,8 @@ func (t *Tracker) Track(ctx context.Context, mr types.NamespacedName, cluster cl
 // Forget drops a ManagedResource and the watches that only it needed.
 func (t *Tracker) Forget(mr types.NamespacedName) {
 	t.mu.Lock()
-	cluster, ok := t.places[mr]
-	delete(t.places, mr)
+	cluster, ok := t.clusterOf[mr]
+	delete(t.clusterOf, mr)
 	tgt := t.targets[cluster]
 	t.mu.Unlock()
 	if !ok || tgt == nil {
@@ -132,8 +132,8 @@ func (t *Tracker) Forget(mr types.NamespacedName) {
 	tgt.mu.Lock()
 	defer tgt.mu.Unlock()
 	if len(tgt.mrs) == 0 && t.targets[cluster] == tgt {
-		for _, place := range t.places {
-			if place == cluster { // somebody is about to move in
+		for _, other := range t.clusterOf {
+			if other == cluster { // a ManagedResource is about to be tracked here
 				return
 			}
 		}
@@ -144,7 +144,7 @@ func (t *Tracker) Forget(mr types.NamespacedName) {
 // Close ends all watches.
 func (t *Tracker) Close() {
 	t.mu.RLock()
-	mrs := slices.Collect(maps.Keys(t.places))
+	mrs := slices.Collect(maps.Keys(t.clusterOf))
 	t.mu.RUnlock()
 	for _, mr := range mrs {
 		t.Forget(mr)
@@ -169,7 +169,7 @@ func (t *Tracker) subscribe(ctx context.Context, tgt *target, needed []*watchNee
 		need.objects = objects
 		tgt.mu.Unlock()
 		if _, _, synced := objects.Lookup(types.NamespacedName{}); synced {
-			// Nobody could look anything up when the handler heard of it.
+			// The handler was called before the watch could be read.
 			(*handler)(t).OnSynced(tgt.key, need.watcher.Name)
 		}
 	}
@@ -188,7 +188,7 @@ func unsubscribe(unneeded []*watchNeed) {
 func (t *Tracker) Target(mr types.NamespacedName) (clustercache.ClusterKey, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	c, ok := t.places[mr]
+	c, ok := t.clusterOf[mr]
 	return c, ok
 }
 
@@ -226,10 +226,10 @@ func (t *Tracker) target(cluster clustercache.ClusterKey) *target {
 func (t *Tracker) of(mr types.NamespacedName) *target {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.targets[t.places[mr]]
+	return t.targets[t.clusterOf[mr]]
 }
 
-// replace makes refs the objects of mr and returns the watches that it needs, and those that nobody needs any more.
+// replace makes refs the objects of mr and returns the watches that it needs, and those that are not needed any more.
 func (tgt *target) replace(
 	t *Tracker, mr types.NamespacedName, refs []resourcesv1alpha1.ObjectReference, exact Exact,
 ) (needed, unneeded []*watchNeed) {
@@ -405,7 +405,7 @@ func (t *Tracker) Accept(mr types.NamespacedName, key inventory.Key, accepted Ac
 		o.missing = false
 	}
 	m.unseen -= o.unseen()
-	if !o.known || o.seen { // else the watch is late already, and a look at the live object does not make it less so
+	if !o.known || o.seen { // else the watch is late already, and a live read does not change that
 		o.hidden = t.clock.Now()
 	}
 	o.known, o.accepted, o.since, o.scaledSeen = true, accepted, t.clock.Now(), scaled
@@ -423,7 +423,7 @@ func Fingerprint(states map[inventory.Key]Accepted) string {
 	for _, k := range keys {
 		s := states[k]
 		if s.Done {
-			continue // as somebody finds who sees the target only, after a restart
+			continue // as after a restart, when only the target is known
 		}
 		text = text[:0]
 		for _, part := range [...]string{k.Group, k.Kind, k.Namespace, k.Name, string(s.UID)} {
@@ -447,10 +447,10 @@ var (
 	PodWatch = watchName(podKind)
 )
 
-// needsPods tells whether pods explain what is wrong with an object.
+// needsPods reports whether pods explain what is wrong with an object.
 func needsPods(key inventory.Key) bool {
 	return key.Group == appsGroup && (key.Kind == "Deployment" || key.Kind == "StatefulSet" || key.Kind == "DaemonSet")
 }
 
-// countsPods tells whether the progress of an object depends on the number of its pods.
+// countsPods reports whether the progress of an object depends on the number of its pods.
 func countsPods(key inventory.Key) bool { return key.Group == appsGroup && key.Kind == "Deployment" }

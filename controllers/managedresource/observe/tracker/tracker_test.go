@@ -79,7 +79,7 @@ func ref(kind, namespace, name string) resourcesv1alpha1.ObjectReference {
 	return r
 }
 
-// configMap is a live object with one field of ours, and one of somebody else if foreign is set.
+// configMap is a live object with one field of ours, and one of another client if foreign is set.
 func configMap(version, foreign string) *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap.v1"})

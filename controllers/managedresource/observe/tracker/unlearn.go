@@ -13,6 +13,6 @@ func (t *Tracker) Unlearn(mr types.NamespacedName) {
 	for h, o := range m.objects {
 		m.objects[h] = &object{watch: o.watch, more: o.more, createOnly: o.createOnly, scalable: o.scalable, round: o.round}
 	}
-	m.done, m.doneNews = nil, false
+	m.done, m.doneChanged = nil, false
 	m.recount()
 }

@@ -20,44 +20,44 @@ import (
 // explainedServices bounds the Services of a ManagedResource that the target's events are read for.
 const explainedServices = 20
 
-// Viewer looks at the objects of ManagedResources.
+// Viewer collects the state of the objects of ManagedResources.
 type Viewer struct {
 	Tracker  *tracker.Tracker
 	Warnings *notes.Reader
 }
 
-// Subject is what to look at.
+// Subject is the ManagedResource to view.
 type Subject struct {
 	ManagedResource types.NamespacedName
 	Cluster         clustercache.ClusterKey
 	Resources       []resourcesv1alpha1.ObjectReference
 	// Verdict is how the watches show the objects, compared with how they were accepted.
 	Verdict tracker.Verdict
-	// Applied is true if all of them were applied. Then one that nobody accepted since the start has to be compared first;
-	// else some may be left from before.
+	// Applied is true if all of them were applied. Then an object that was not accepted since the start has to be
+	// compared first; else some may be left from before.
 	Applied bool
 	// Partial is true if Resources are some of the objects only. What the watches show of others does not matter.
 	Partial bool
-	// Late tells whether watches take too long to show something. It hears whether some show nothing at present.
+	// Late reports whether watches take too long to show something. blind is true if some show nothing at present.
 	Late func(blind bool) bool
 }
 
-// View is what a look showed.
+// View is the state of the objects of a ManagedResource.
 type View struct {
 	conditions.Snapshot
 	// Unjudged is true if the watches do not show everything yet.
 	Unjudged bool
-	// Explained are unhealthy objects that the target's events tell more about. Reading is true if they are being read for
-	// the first time.
+	// Explained are unhealthy objects that the target's events explain. Reading is true if they are being read for the
+	// first time.
 	Explained []inventory.Key
 	Reading   bool
 }
 
-// Look collects what is to be said of each object.
+// Look collects the state of each object.
 func (v *Viewer) Look(s Subject) *View {
 	judged := &s.Verdict
 	blind := !judged.Synced || judged.PodsUnknown
-	l := &look{
+	l := &collector{
 		Viewer: v, subject: s, judged: judged,
 		view: &View{Snapshot: conditions.Snapshot{Failed: maps.Clone(judged.Failed)}, Unjudged: judged.Unseen > 0 ||
 			blind},
@@ -97,8 +97,8 @@ func (v *Viewer) Look(s Subject) *View {
 	return l.view
 }
 
-// look is one look at all objects of a ManagedResource.
-type look struct {
+// collector collects a View.
+type collector struct {
 	*Viewer
 	subject Subject
 	judged  *tracker.Verdict
@@ -117,8 +117,8 @@ type look struct {
 	podsSynced        bool
 }
 
-// at adds what is to be said of one object. One that is ignored, once it is there, does not bear our marks.
-func (l *look) at(key inventory.Key, ignored bool) {
+// at adds the state of one object. An ignored one does not bear our labels.
+func (l *collector) at(key inventory.Key, ignored bool) {
 	l.pods = l.pods || key.GroupKind().String() == "Pod"
 	obs, found, synced := l.Tracker.Observed(l.subject.ManagedResource, key)
 	if !synced {
@@ -139,8 +139,8 @@ func (l *look) at(key inventory.Key, ignored bool) {
 	}
 }
 
-// unlistedAt adds what is to be said of an object whose watch shows nothing.
-func (l *look) unlistedAt(key inventory.Key) {
+// unlistedAt adds the state of an object whose watch shows nothing.
+func (l *collector) unlistedAt(key inventory.Key) {
 	watch := l.Tracker.WatchOf(l.subject.ManagedResource, key)
 	err := l.judged.Failed[watch]
 	l.explained, l.watches[watch] = true, true
@@ -163,7 +163,7 @@ func (l *look) unlistedAt(key inventory.Key) {
 }
 
 // judge adds what is wrong with an object that the watches show.
-func (l *look) judge(key inventory.Key, obs *tracker.Observation, ignored bool) {
+func (l *collector) judge(key inventory.Key, obs *tracker.Observation, ignored bool) {
 	var sick, rolling health.Problem
 	if j := obs.Judgement; j != nil {
 		if j.Health.Checked && !j.Health.Healthy {
@@ -192,9 +192,9 @@ func (l *look) judge(key inventory.Key, obs *tracker.Observation, ignored bool) 
 	}
 }
 
-// rollout is why an object is still being rolled out. The pods of a Deployment have the last word, but the watch of
-// pods shows those alone that bear our label, and the template of an ignored one does not.
-func (l *look) rollout(key inventory.Key, p health.ProgressResult, ignored bool) health.Problem {
+// rollout is why an object is still being rolled out. The pods of a Deployment decide, but the watch of pods shows only
+// those that bear our label, and the template of an ignored one does not.
+func (l *collector) rollout(key inventory.Key, p health.ProgressResult, ignored bool) health.Problem {
 	switch {
 	case !p.CountPods:
 		return p.Problem
@@ -220,8 +220,8 @@ func explained(p, cause health.Problem) health.Problem {
 	return health.Problem{Severity: max(p.Severity, cause.Severity), Message: cause.Message + "; " + p.Message}
 }
 
-// podsIn are the pods of the target, which are looked through once.
-func (l *look) podsIn() (tracker.Pods, bool) {
+// podsIn are the pods of the target, read once.
+func (l *collector) podsIn() (tracker.Pods, bool) {
 	if l.podsOf == nil {
 		l.podsOf, l.podsSynced = l.Tracker.Pods(l.subject.Cluster)
 	}
@@ -229,7 +229,7 @@ func (l *look) podsIn() (tracker.Pods, bool) {
 }
 
 // warningsOf is what the target's cloud says of a load balancer that is not there yet. It is not waited for.
-func (l *look) warningsOf(key inventory.Key) []string {
+func (l *collector) warningsOf(key inventory.Key) []string {
 	if key.GroupKind().String() != "Service" || len(l.view.Explained) == explainedServices {
 		return nil
 	}
@@ -239,16 +239,16 @@ func (l *look) warningsOf(key inventory.Key) []string {
 	return notes
 }
 
-func (l *look) unhealthy(key inventory.Key, p health.Problem, notes ...string) {
+func (l *collector) unhealthy(key inventory.Key, p health.Problem, notes ...string) {
 	l.view.Unhealthy = append(l.view.Unhealthy, conditions.Problem{Key: key, Problem: p, Notes: notes})
 }
 
-func (l *look) hide(why string) {
+func (l *collector) hide(why string) {
 	l.view.Unjudged = true
 	l.view.Hidden = append(l.view.Hidden, why)
 }
 
-func (l *look) hideKind(key inventory.Key) {
+func (l *collector) hideKind(key inventory.Key) {
 	if kind := key.GroupKind().String(); !l.unlisted[kind] {
 		l.unlisted[kind] = true
 		l.hide(fmt.Sprintf("%s: the target has not listed its objects yet.", kind))

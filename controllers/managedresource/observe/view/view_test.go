@@ -192,8 +192,8 @@ func TestPodsExplainWorkloads(t *testing.T) {
 	}
 }
 
-// The pods of an ignored Deployment bear no label of ours, so the watch does not show them, or it shows some of
-// somebody else's: the Deployment is believed.
+// The pods of an ignored Deployment bear no label of ours, so the watch does not show them, or it shows some of another
+// client's: the Deployment is believed.
 func TestIgnoredDeploymentIsBelievedAboutItsPods(t *testing.T) {
 	const isProgressing = "true True DeploymentProgressing: Deployment.apps a/w is progressing: "
 	for status, c := range map[string]struct{ counted, want string }{

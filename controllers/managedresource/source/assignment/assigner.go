@@ -326,8 +326,8 @@ func (c *Assigner) confirmed(namespace string, uid types.UID) (clustercache.Clus
 	return clustercache.ClusterKey{}, false, nil
 }
 
-// FixedMayBe tells whether the fixed target of a class may be the cluster with a UID, whatever namespaces the class
-// selects. Nobody knows which cluster a target is that was never connected.
+// FixedMayBe reports whether the fixed target of a class may be the cluster with a UID, whatever namespaces the class
+// selects. Which cluster a target is that was never connected is unknown.
 func (c *Assigner) FixedMayBe(ctx context.Context, class *Class, uid types.UID) (bool, error) {
 	fixed := class.FixedTarget()
 	st, ok := c.Clusters.GetStatus(fixed)
@@ -338,7 +338,7 @@ func (c *Assigner) FixedMayBe(ctx context.Context, class *Class, uid types.UID) 
 	return err == nil && (known == "" || known == uid), err
 }
 
-// isCluster tells whether a registered target is the cluster with a UID.
+// isCluster reports whether a registered target is the cluster with a UID.
 func (c *Assigner) isCluster(ctx context.Context, st clustercache.Status, uid types.UID) (bool, error) {
 	known, err := c.clusterUID(ctx, st)
 	return err == nil && known == uid, err
@@ -360,7 +360,7 @@ func (c *Assigner) clusterUID(ctx context.Context, st clustercache.Status) (type
 	return tc.Status.ClusterUID, nil
 }
 
-// Selects tells whether a class is open for a namespace. If that cannot be determined, it is, so that nothing is
+// Selects reports whether a class is open for a namespace. If that cannot be determined, it is, so that nothing is
 // dropped because of it.
 func (c *Assigner) Selects(ctx context.Context, class *Class, namespace string) bool {
 	selected, err := c.selects(ctx, class, namespace)

@@ -19,8 +19,8 @@ import (
 const (
 	// leaseDuration is that of a Lease that does not say.
 	leaseDuration = 15 * time.Second
-	// clockSkew is how far the clock of whoever renews a Lease may be behind ours. It decides only about Leases that were
-	// not seen to change.
+	// clockSkew is how far the clock of a Lease's holder may be behind ours. It decides only about Leases that were not
+	// seen to change.
 	clockSkew = 30 * time.Second
 )
 
@@ -38,12 +38,12 @@ type sighting struct {
 	version string
 	holder  string
 	renewed time.Time
-	// until is when it expires if it does not change; zero for one that is old news.
+	// until is when it expires if it does not change; zero for one that is known to be expired.
 	until time.Time
 }
 
-// sharesFinalizer tells of a class whether a Gardener resource manager in a namespace may hold it: its default class
-// and ours use the same finalizer, so its Lease is all that tells them apart.
+// sharesFinalizer reports whether a Gardener resource manager in a namespace may have a class: its default class and
+// ours use the same finalizer, so only its Lease distinguishes them.
 func (c *Class) sharesFinalizer() bool {
 	return c.Target.Type == configv1alpha1.TargetNamespace && c.Name == resourcesv1alpha1.DefaultClass
 }
@@ -54,8 +54,8 @@ func (c *Assigner) ManagedElsewhere(ctx context.Context, namespace string) (time
 	return c.managedElsewhere(ctx, c.Reader, namespace)
 }
 
-// ManagedElsewhereNow is ManagedElsewhere with a look at the source itself: one may have come a moment ago. It returns
-// zero for classes that no resource manager holds.
+// ManagedElsewhereNow is ManagedElsewhere with a live read of the source: a Lease may have been created a moment ago.
+// It returns zero for classes that no resource manager holds.
 func (c *Assigner) ManagedElsewhereNow(ctx context.Context, live client.Reader, class *Class, namespace string) (
 	time.Time, error) {
 	if !class.sharesFinalizer() {

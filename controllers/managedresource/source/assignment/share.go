@@ -13,7 +13,7 @@ import (
 // as unreachable. With a thousand targets the first connections take less than a minute.
 const settlePeriod = 2 * time.Minute
 
-// Say tells whether what the ManagedResources of a namespace list decides over the objects of another namespace.
+// Say is whether what the ManagedResources of a namespace list counts for the objects of another namespace.
 type Say int
 
 const (
@@ -25,7 +25,7 @@ const (
 	FullSay
 )
 
-// SayIn tells whether what the ManagedResources of a namespace list in the cluster with a UID counts for others that
+// SayIn reports whether what the ManagedResources of a namespace list in the cluster with a UID counts for others that
 // work there through a target. Nothing that is written on them decides that, and neither does a UID alone, for any
 // server can claim any. A namespace has a say in a cluster
 //
@@ -71,13 +71,13 @@ func (c *Assigner) SayIn(ctx context.Context, namespace string, uid types.UID, t
 	return say
 }
 
-// mayConnect tells whether a registration that was not connected yet has not been refused so far.
+// mayConnect reports whether a registration that was not connected yet has not been refused so far.
 func mayConnect(st clustercache.Status) bool {
 	return st.UID == "" && st.State != clustercache.StateRefused &&
 		st.Reason != clustercache.ReasonUnauthorized && st.Reason != clustercache.ReasonForbidden
 }
 
-// settling tells whether registrations may still be connecting for the first time.
+// settling reports whether registrations may still be connecting for the first time.
 func (c *Assigner) settling() bool {
 	if c.Began == nil {
 		return false

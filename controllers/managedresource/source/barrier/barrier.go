@@ -60,7 +60,8 @@ func Await(ctx context.Context, live, cached client.Reader) (behind int, err err
 			case err == nil && !informers.Older(mr.ResourceVersion, version):
 				delete(present, name)
 			case apierrors.IsNotFound(err) && ask:
-				// It may have come and gone between two looks. One that is gone does no harm: its finalizer was ours to take.
+				// It may have been created and deleted between two reads. That does no harm: only the hub removes its
+				// finalizer.
 				if apierrors.IsNotFound(live.Get(ctx, name, metadata())) {
 					delete(present, name)
 				}

@@ -2,8 +2,8 @@
 // inventories are the same names, kinds, labels and annotations a thousand times.
 //
 // A Table remembers texts and maps in two generations, and answers with the copy that it has. When the young generation
-// is full or old, the old one is dropped and the young one takes its place. So a table is bounded, needs no one to
-// release anything, and drops what belonged to targets that are gone. What was dropped too early costs a second copy.
+// is full or old, the old one is dropped and the young one replaces it. So a table is bounded, needs no one to release
+// anything, and drops what belonged to targets that are gone. What was dropped too early costs a second copy.
 //
 // # Trade-offs
 //

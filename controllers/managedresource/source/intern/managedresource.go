@@ -32,7 +32,7 @@ func (t *Table) ManagedResource(mr *resourcesv1alpha1.ManagedResource) {
 			resourcesv1alpha1.ConditionStatus(t.Text(string(c.Status)))
 		c.Reason, c.Message = t.Text(c.Reason), t.Text(c.Message)
 	}
-	// A decoder makes room for up to twice as many entries.
+	// A decoder allocates up to twice as many entries.
 	resources := make([]resourcesv1alpha1.ObjectReference, len(mr.Status.Resources))
 	copy(resources, mr.Status.Resources)
 	for i := range resources {

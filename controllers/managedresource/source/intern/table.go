@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// maxText is the length of the longest text that is interned. Longer ones are seldom equal.
+// maxText is the length of the longest text that is interned. Longer ones are rarely equal.
 const maxText = 256
 
 // maxAge is the age of a generation at which the next one begins. What is not used is kept at least so long, and twice
@@ -62,7 +62,7 @@ func (t *Table) Map(m map[string]string) map[string]string {
 		})
 }
 
-// generations is a map that drops what was not used lately.
+// generations is a map that drops what was not used recently.
 type generations[K comparable, V any] struct {
 	half  int
 	clock clock.PassiveClock

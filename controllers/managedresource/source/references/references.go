@@ -11,7 +11,7 @@ import (
 )
 
 // Max is how many different Secrets a ManagedResource may refer to. A bundle of 1,000 Secrets holds far more objects
-// than an inventory has room for.
+// than an inventory can hold.
 const Max = 1000
 
 // TooManyError says that a ManagedResource refers to more than Max Secrets. None of them is read then.
@@ -41,7 +41,7 @@ func Of(mr *resourcesv1alpha1.ManagedResource) ([]types.NamespacedName, error) {
 // that Of still reports it.
 func Trim(mr *resourcesv1alpha1.ManagedResource) {
 	if refs := distinct(mr.Spec.SecretRefs); len(refs) < len(mr.Spec.SecretRefs) {
-		kept := make([]corev1.LocalObjectReference, len(refs)) // without room for the rest
+		kept := make([]corev1.LocalObjectReference, len(refs)) // without capacity for the rest
 		copy(kept, refs)
 		mr.Spec.SecretRefs = kept
 	}

@@ -27,7 +27,7 @@ type Version struct {
 	ResourceVersion string
 }
 
-// Exists tells whether the Secret exists.
+// Exists reports whether the Secret exists.
 func (v Version) Exists() bool { return v.UID != "" }
 
 // known is what is known of a referenced Secret.
@@ -133,7 +133,7 @@ func (x *Index) WaitForSync(ctx context.Context) bool {
 	}
 }
 
-// Synced tells whether the first list of Secrets, of each namespace, was read.
+// Synced reports whether the first list of Secrets, of each namespace, was read.
 func (x *Index) Synced() bool {
 	select {
 	case <-x.synced:
@@ -143,8 +143,8 @@ func (x *Index) Synced() bool {
 	}
 }
 
-// SetHandler sets the function that hears of each ManagedResource one of whose Secrets changed; nil for none. It must
-// return quickly.
+// SetHandler sets the function that is called for each ManagedResource one of whose Secrets changed; nil for none. It
+// must return quickly.
 func (x *Index) SetHandler(handler func(mr types.NamespacedName)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -168,8 +168,8 @@ type Reading struct {
 
 // Begin begins a live read. What it finds counts only if the reference was known to the index by now: then what happens
 // to the Secret after the read comes as an event. Of a Secret that is not referenced yet events are not kept, so one
-// may have been missed between the read and the reference; the index tells when the reference is there, and it is read
-// again.
+// may have been missed between the read and the reference; the handler is called when the reference is there, and it is
+// read again.
 func (x *Index) Begin(secret types.NamespacedName) Reading {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -221,8 +221,8 @@ func (x *Index) drop(obj any) {
 	}
 }
 
-// replaceRefs notes the references of a ManagedResource, and tells whether there is a new one to a Secret whose version
-// is unknown. It is linear in the references before and now, however many others refer to the same Secrets.
+// replaceRefs records the references of a ManagedResource, and reports whether there is a new one to a Secret whose
+// version is unknown. It is linear in the references before and now, however many others refer to the same Secrets.
 func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedName) (unknown bool) {
 	old := x.byMR[mr]
 	if slices.Equal(old, secrets) {
@@ -261,8 +261,8 @@ func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedN
 	return unknown
 }
 
-// changed records a version as of a resourceVersion and tells who refers to the Secret, if that is news. What was
-// before a live read that is known is none: it is older than what somebody worked with. The event of what was read is,
+// changed records a version as of a resourceVersion and returns the ManagedResources to notify, if it is new. An event
+// from before a known live read is ignored: a run already worked with the newer state. The event of what was read is,
 // for all but the one who read it.
 func (x *Index) changed(secret types.NamespacedName, version Version, at string) {
 	x.mu.Lock()
@@ -282,7 +282,8 @@ func (x *Index) changed(secret types.NamespacedName, version Version, at string)
 	}
 }
 
-// lose forgets what is known of a Secret. If anything was, those that refer to it are told, and read it.
+// lose forgets what is known of a Secret. If anything was, the ManagedResources that refer to it are notified, and read
+// it.
 func (x *Index) lose(secret types.NamespacedName) {
 	x.mu.Lock()
 	mrs := x.refs[secret].list()

@@ -7,7 +7,7 @@
 // process wrote ahead is known before the first write to the target.
 //
 // What a ManagedResource says of itself, by annotation, finalizer or status, is a claim. Within its namespace it
-// counts, for whoever may write one ManagedResource there may write the others. For other namespaces it counts only if
+// counts, because who may write one ManagedResource there may write the others. For other namespaces it counts only if
 // a Verifier says that the hub itself saw the namespace reach the place (package assignment, Claims.SayIn). Places of
 // different kinds are of different types, so that no text can be taken for another kind of place.
 //
@@ -16,9 +16,9 @@
 // objects, has no say. Two that stop listing it at the same time must not leave it to each other: the second one to
 // give it up learns that it is the last (Index.GiveUp).
 //
-// Trade-offs: the index costs about 150 bytes an object, which saves a look at every ManagedResource of the fleet for
+// Trade-offs: the index costs about 150 bytes an object, which saves reading every ManagedResource of the fleet for
 // each delete. Clusters are distinguished by the UID that a ManagedResource is bound to. One that another instance
 // applied and that is not bound yet counts by its namespace and finalizer (Unbound); one without either lists nothing.
-// Verdicts are asked for at each question instead of being kept, so that they are never older than the connections that
-// they come from.
+// The Verifier is asked each time and its answers are not cached, so that they are never older than the connections
+// that they come from.
 package sharing

@@ -31,9 +31,9 @@ type Unbound struct{ Namespace, Finalizer string }
 func (Cluster) isPlace() {}
 func (Unbound) isPlace() {}
 
-// Verifier tells whether the hub itself verified that the ManagedResources of a namespace reach the place that is asked
-// about. It is only asked about namespaces other than that of the ManagedResource concerned, must answer from memory,
-// and must not call the Index. A nil Verifier knows of none.
+// Verifier reports whether the hub itself verified that the ManagedResources of a namespace reach the place that is
+// asked about. It is only asked about namespaces other than that of the ManagedResource concerned, must answer from
+// memory, and must not call the Index. A nil Verifier knows of none.
 type Verifier func(namespace string) bool
 
 // Index holds what ManagedResources list. The zero value is not ready for use; NewIndex makes one.
@@ -61,7 +61,7 @@ type list struct {
 	givenUp map[inventory.Key]bool
 }
 
-// wants tells whether it has a say in an object that it lists.
+// wants reports whether it counts as an owner of an object that it lists.
 func (l *list) wants(key inventory.Key) bool { return !l.leaving && !l.givenUp[key] }
 
 // NewIndex returns an empty index.
@@ -166,7 +166,7 @@ func (x *Index) Forget(name types.NamespacedName, uid types.UID) Change {
 	return x.change(name, before.place, before.keys)
 }
 
-// Others returns, sorted, the ManagedResources but one that list an object in a place and have a say in it: those of
+// Others returns, sorted, the ManagedResources but one that list an object in a place and count as its owners: those of
 // its namespace, and those of namespaces that were verified.
 func (x *Index) Others(place Place, key inventory.Key, except types.NamespacedName,
 	verified Verifier) []types.NamespacedName {
@@ -183,7 +183,7 @@ func (x *Index) Others(place Place, key inventory.Key, except types.NamespacedNa
 	return others
 }
 
-// countsFor tells whether what a ManagedResource lists counts for another one. It asks about each namespace once,
+// countsFor reports whether what a ManagedResource lists counts for another one. It asks about each namespace once,
 // however many ManagedResources of it list an object.
 func countsFor(who types.NamespacedName, verified Verifier) func(types.NamespacedName) bool {
 	known := map[string]bool{who.Namespace: true}
@@ -197,8 +197,9 @@ func countsFor(who types.NamespacedName, verified Verifier) func(types.Namespace
 	}
 }
 
-// GiveUp tells whether another ManagedResource lists an object in one of the places and has a say in it, and if so,
-// that this one has none any more. If two give up an object at the same time, one of them learns that it is the last.
+// GiveUp reports whether another ManagedResource lists an object in one of the places and counts as its owner, and if
+// so, that this one has none any more. If two give up an object at the same time, one of them learns that it is the
+// last.
 func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, verified Verifier, places ...Place) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -22,13 +22,13 @@ import (
 )
 
 // Store reads and writes ManagedResources. Reads come from the informer, but never older than the last own write, even
-// if nobody knows whether that was executed: an inventory that goes back in time would lose objects, or delete what was
-// left to others, and one that comes back from the dead would delete all of them.
+// if it is unknown whether that was executed: an inventory that goes back in time would lose objects, or delete what
+// was left to others, and one that appears again after its deletion would delete all of them.
 type Store struct {
 	cached client.Reader // informers
 	live   client.Reader
 	client client.Client // writes
-	// observe hears of every write, before anything is done that relies on it.
+	// observe is called for every write, before anything is done that relies on it.
 	observe func(*resourcesv1alpha1.ManagedResource)
 
 	mu      sync.Mutex
@@ -40,8 +40,8 @@ type Store struct {
 	shown map[types.NamespacedName]string
 }
 
-// New returns a store that reads from informers and writes by a client, which must not read from them. observe hears of
-// every write, before anything is done that relies on it.
+// New returns a store that reads from informers and writes by a client, which must not read from them. observe is
+// called for every write, before anything is done that relies on it.
 func New(cached client.Reader, writes client.Client, observe func(*resourcesv1alpha1.ManagedResource)) *Store {
 	return &Store{
 		cached: cached, live: writes, client: writes, observe: observe,
@@ -131,11 +131,12 @@ func (s *Store) Ahead(name types.NamespacedName) *resourcesv1alpha1.ManagedResou
 	return s.written[name]
 }
 
-// Patch sends the difference between base and mr, of the status or of the annotations and finalizers, and fails if
-// somebody else wrote since. On success mr has the metadata of the answer. Nothing is sent if there is no difference.
+// Patch sends the difference between base and mr, of the status or of the annotations and finalizers, and fails on a
+// conflict if another client wrote since. On success mr has the metadata of the answer. Nothing is sent if there is no
+// difference.
 //
-// The answer is metadata only: but for that it holds what mr says, since nobody else wrote, and an inventory costs both
-// sides more than the rest of the call.
+// The answer is metadata only: apart from that the object equals mr, since no other client wrote, and an inventory
+// costs both sides more than the rest of the call.
 func (s *Store) Patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedResource, status bool) error {
 	document := map[string]any{}
 	if status {
@@ -173,7 +174,7 @@ func (s *Store) Patch(ctx context.Context, base, mr *resourcesv1alpha1.ManagedRe
 	case apierrors.IsNotFound(err):
 		s.ended(name, base.UID)
 	case err != nil && !rejected(err):
-		s.doubt(name)
+		s.distrust(name)
 	}
 	if err != nil {
 		return fmt.Errorf("writing ManagedResource %s: %w", name, err)
@@ -252,8 +253,8 @@ func (s *Store) ended(name types.NamespacedName, uid types.UID) {
 	s.gone[name] = uid
 }
 
-// rejected tells whether an error is the answer of a server to a write that it understood and did not execute, though
-// it was based on what the server has. A conflict means that it was not; without an answer nobody knows.
+// rejected reports whether an error is the answer of a server to a write that it understood and did not execute, though
+// it was based on what the server has. A conflict means that it was not; without an answer it is unknown.
 func rejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsTimeout(err) {
@@ -262,8 +263,8 @@ func rejected(err error) bool {
 	return status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
 }
 
-// doubt has the next get ask the server.
-func (s *Store) doubt(name types.NamespacedName) {
+// distrust makes the next get ask the server.
+func (s *Store) distrust(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doubted[name] = true
