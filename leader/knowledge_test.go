@@ -53,10 +53,10 @@ func (s *source) disturb() (config *rest.Config, fail func(which func(r *http.Re
 }
 
 // slow has a term that tells when it should end, and ends when the test says so.
-func slow(o *leader.Options, told chan<- struct{}, ended <-chan struct{}) {
+func slow(o *leader.Options, reported chan<- struct{}, ended <-chan struct{}) {
 	o.Term = func(ctx context.Context) error {
 		<-ctx.Done()
-		told <- struct{}{}
+		reported <- struct{}{}
 		<-ended
 		return nil
 	}
@@ -89,11 +89,11 @@ func TestTermEndsInTimeThoughTheSourceHangs(t *testing.T) {
 func TestLeaseIsKeptForATermThatWasNotRenewed(t *testing.T) {
 	s := newSource(t)
 	config, fail := s.disturb()
-	told, ended := make(chan struct{}, 10), make(chan struct{})
+	reported, ended := make(chan struct{}, 10), make(chan struct{})
 	r := s.start("first", func(o *leader.Options) {
 		o.Source = config
 		o.Config.RenewDeadline.Duration, o.Config.RetryPeriod.Duration = 2*time.Second, 200*time.Millisecond
-		slow(o, told, ended)
+		slow(o, reported, ended)
 	})
 	s.Eventually(r.Leading).Should(BeTrue())
 	given := make(chan struct{}, 10)
@@ -107,7 +107,7 @@ func TestLeaseIsKeptForATermThatWasNotRenewed(t *testing.T) {
 		}
 		return renewal
 	})
-	s.Eventually(told).Should(Receive())
+	s.Eventually(reported).Should(Receive())
 	s.Consistently(given, 3*time.Second).ShouldNot(Receive())
 	s.Expect(r.Leading()).To(BeTrue())
 	s.Expect(s.holder()).To(Equal("first"))
@@ -117,16 +117,16 @@ func TestLeaseIsKeptForATermThatWasNotRenewed(t *testing.T) {
 
 func TestFenceClosesWhenAnotherReplicaHoldsTheLease(t *testing.T) {
 	s := newSource(t)
-	told, ended := make(chan struct{}, 10), make(chan struct{})
+	reported, ended := make(chan struct{}, 10), make(chan struct{})
 	r := s.start("first", func(o *leader.Options) {
 		o.Config.RetryPeriod.Duration = 200 * time.Millisecond
-		slow(o, told, ended)
+		slow(o, reported, ended)
 	})
 	defer close(ended)
 	write := func() error { return ask(r.Fence(), http.MethodPost, "/api/v1/namespaces") }
 	s.Eventually(write).Should(Succeed())
 	s.take(3600)
-	s.Eventually(told).Should(Receive())
+	s.Eventually(reported).Should(Receive())
 	s.Eventually(write).Should(MatchError(leader.ErrNotLeading))
 	s.Expect(r.Leading()).To(BeTrue(), "the term has not ended yet")
 }

@@ -130,7 +130,7 @@ func (s *source) holder() string {
 	return ""
 }
 
-// take has somebody else renew the Lease, by force if need be.
+// take has another client renew the Lease, by force if need be.
 func (s *source) take(seconds int32) {
 	s.t.Helper()
 	leases := s.client.CoordinationV1().Leases("default")

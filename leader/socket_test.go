@@ -196,11 +196,11 @@ func TestSocketsTakeBackWhatWasNotSent(t *testing.T) {
 		p := s.peer()
 		process := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSocketsTakeBackWhatWasNotSent$") //nolint:gosec // this test
 		process.Env = append(os.Environ(), dialled+"="+p.listener.Addr().String())
-		told, err := process.StdoutPipe()
+		reported, err := process.StdoutPipe()
 		s.Expect(err).NotTo(HaveOccurred())
 		s.Expect(process.Start()).To(Succeed())
 		over := p.accept()
-		s.Expect(told.Read(make([]byte, 1))).To(Equal(1), "dialled")
+		s.Expect(reported.Read(make([]byte, 1))).To(Equal(1), "dialled")
 		s.Expect(process.Process.Kill()).To(Succeed())
 		s.Eventually(over).Should(Receive(MatchError(syscall.ECONNRESET)))
 		s.Expect(process.Wait()).To(HaveOccurred())

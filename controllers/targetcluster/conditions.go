@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// expiresSoon is how long before its end a credential is worth a warning if it does not tell since when it is valid.
+	// expiresSoon is how long before its end a credential is worth a warning if it does not say since when it is valid.
 	expiresSoon = time.Hour
 
 	messageNotProbed      = "there is no connection over which to find out"
@@ -88,7 +88,7 @@ func listed(since map[string]time.Time) []hubv1alpha1.FailingCheck {
 	return list
 }
 
-// at has the target looked at again then.
+// at has the target reconciled again then.
 func (c *conditions) at(then time.Time) {
 	if c.next.IsZero() || then.Before(c.next) {
 		c.next = then
@@ -109,8 +109,9 @@ func (c *conditions) check(conditionType string, check care.Check, threshold tim
 	c.set(conditionType, s.Status, s.Reason, s.Message)
 }
 
-// known returns what a condition was, nil if that says nothing of its check: if nobody could ask before, a failure has
-// its threshold as a first one has. What cannot be reached is for the check of the API server to tell.
+// known returns what a condition was, nil if that says nothing of its check: if the check could not run before, a
+// failure has its threshold as a first one has. Only the check of the API server reports that a target cannot be
+// reached.
 func (c *conditions) known(conditionType string) *metav1.Condition {
 	old := meta.FindStatusCondition(c.list, conditionType)
 	switch {

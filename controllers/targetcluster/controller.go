@@ -64,7 +64,7 @@ type Options struct {
 
 	// ConcurrentSyncs is the number of workers. Default: 20.
 	ConcurrentSyncs int
-	// SyncPeriod is how often a target is looked at although nothing happened, with jitter. Default: 30s.
+	// SyncPeriod is how often a target is reconciled although nothing happened, with jitter. Default: 30s.
 	SyncPeriod time.Duration
 	// Clock is replaced in tests. Default: the real one.
 	Clock clock.PassiveClock

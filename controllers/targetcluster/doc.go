@@ -4,7 +4,7 @@
 // # How it works
 //
 // Package clustercache knows the registrations and their connections. This package writes that down. A reconciliation
-// looks at everything that is known of one target (observation.go), derives the conditions from it by pure functions
+// reads everything that is known of one target (observation.go), derives the conditions from it by pure functions
 // (conditions.go, watched.go), and patches the status if that made a difference. It is started by an event of the
 // clustercache, by a change of the TargetCluster, of a node or of what a ManagedResource of the target says, and by a
 // timer, for what changes without an event: thresholds, expiry, counts, leases. Targets without any fault need no
@@ -41,7 +41,7 @@
 // One that was never used for a registration belongs to its creator and stays: that is how a target is paused before
 // its registration exists. All others go when their registration is gone, nothing is left of the connection, and no
 // ManagedResource has its inventory in the target any more. That the clustercache does not know a registration proves
-// nothing, because it may have just been started; so the Secret is looked up in the API server before the memory of a
+// nothing, because it may have just been started; so the Secret is read from the API server before the memory of a
 // target is deleted. Nothing in the target is touched.
 //
 // # Trade-offs
@@ -65,5 +65,5 @@
 // The status label is part of the metadata, so it is a second write, a moment after the status.
 //
 // A target whose TargetCluster is annotated as hibernated keeps the conditions it has, whatever happens. Nothing is
-// sent to it either; that is between whoever runs the clustercache and the annotation.
+// sent to it either; only the annotation and the clustercache decide that.
 package targetcluster

@@ -13,29 +13,29 @@ import (
 type draft struct {
 	tc      *hubv1alpha1.TargetCluster // as it is to be
 	version string                     // of the one that it was made for
-	before  string                     // the version that this look wrote over
+	before  string                     // the version that this reconciliation overwrote
 	seen    observation                // without ManagedResources: there are events of these
 	fails   bool                       // whether a check does
 	next    time.Time                  // when it may change although nothing happens, zero if never
 	again   time.Time                  // when the target is to be observed again in any case
 }
 
-// standsFor tells whether another observation of a target would find the same. What there are no events of is found by
-// the next observation that is due, as for targets without a draft.
+// standsFor reports whether another observation of a target would find the same. What there are no events of is found
+// by the next observation that is due, as for targets without a draft.
 func (d draft) standsFor(tc *hubv1alpha1.TargetCluster, revision uint64, now time.Time) bool {
 	return tc != nil && d.tc != nil && tc.DeletionTimestamp == nil && tc.UID == d.tc.UID &&
 		tc.ResourceVersion == d.version &&
 		d.seen.revision == revision && now.Before(d.again)
 }
 
-// isAhead tells whether the informer does not show yet what was written. Another write would be based on what is
+// isAhead reports whether the informer does not show yet what was written. Another write would be based on what is
 // outdated, and fail.
 func (d draft) isAhead(tc *hubv1alpha1.TargetCluster, now time.Time) bool {
 	return tc != nil && d.tc != nil && tc.UID == d.tc.UID && tc.ResourceVersion == d.before && d.before != d.version &&
 		now.Before(d.again)
 }
 
-// asSeen tells whether the state of a target is what it was when a draft was made. The event of a change may still be
+// asSeen reports whether the state of a target is what it was when a draft was made. The event of a change may still be
 // on its way.
 func (r *reconciler) asSeen(key clustercache.ClusterKey, d draft) bool {
 	status, registered := r.Clusters.GetStatus(key)

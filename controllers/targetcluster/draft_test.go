@@ -72,9 +72,9 @@ func TestDraftWaitsForAnInformerThatIsLate(t *testing.T) {
 func TestLossKeepsItsReasonWhileItsConnectionIsHeld(t *testing.T) {
 	const lost, unreachable = clustercache.ReasonProbeFailed, clustercache.ReasonUnreachable
 	for _, test := range []struct {
-		state        clustercache.State
-		reason, told string
-		held         bool
+		state            clustercache.State
+		reason, reported string
+		held             bool
 	}{
 		{clustercache.StateDisconnected, lost, lost, true},
 		{clustercache.StateDisconnected, unreachable, lost, true},
@@ -84,6 +84,6 @@ func TestLossKeepsItsReasonWhileItsConnectionIsHeld(t *testing.T) {
 	} {
 		status := clustercache.Status{State: test.state, Reason: test.reason, Message: "m", Held: test.held}
 		NewWithT(t).Expect(withStableReason(status)).To(
-			And(HaveField("Reason", test.told), HaveField("Message", "m")), "%+v", test)
+			And(HaveField("Reason", test.reported), HaveField("Message", "m")), "%+v", test)
 	}
 }

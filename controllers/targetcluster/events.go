@@ -44,7 +44,7 @@ type recorder struct {
 
 	mu      sync.Mutex
 	budgets map[types.NamespacedName]*budget // of those that had events in this term
-	rewinds map[types.NamespacedName]int64   // how often they had gone back in time at the last look in this term
+	rewinds map[types.NamespacedName]int64   // how often they had gone back in time at the last observation in this term
 }
 
 // budget is what may be written about one TargetCluster.
@@ -53,8 +53,8 @@ type budget struct {
 	leftOut          int // events since the last one that was written
 }
 
-// rewound tells that a target went back in time since the last look in this term. Before the first one, another
-// leader told.
+// rewound records an event if a target went back in time since the last observation in this term. Before the first one,
+// the previous leader recorded it.
 func (r *recorder) rewound(tc *hubv1alpha1.TargetCluster, rewinds int64) {
 	key := types.NamespacedName{Namespace: tc.Namespace, Name: tc.Name}
 	r.mu.Lock()
@@ -88,8 +88,8 @@ func newRecorder(to events.EventRecorder, clock clock.PassiveClock) *recorder {
 		rewinds: map[types.NamespacedName]int64{}}
 }
 
-// may takes an event from the budget of a TargetCluster, if there is one left, and tells how many were left out before
-// it.
+// may takes an event from the budget of a TargetCluster, if there is one left, and returns how many were left out
+// before it.
 func (r *recorder) may(key types.NamespacedName, reason string) (leftOut int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,21 +114,21 @@ func (r *recorder) forget(key types.NamespacedName) {
 	delete(r.rewinds, key)
 }
 
-// statusChanged tells about the difference between an older status and the one that a TargetCluster has now. Conditions
-// with a common cause have the same reason and make one event.
+// statusChanged records events for the difference between an older status and the one that a TargetCluster has now.
+// Conditions with a common cause have the same reason and make one event.
 func (r *recorder) statusChanged(tc *hubv1alpha1.TargetCluster, before hubv1alpha1.TargetClusterStatus) {
 	if before.ClusterUID != "" && before.ClusterUID != tc.Status.ClusterUID {
 		r.identityConfirmed(tc, before.ClusterUID)
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, now := range inOrder(tc.Status.Conditions) {
 		old := meta.FindStatusCondition(before.Conditions, now.Type)
-		if old != nil && old.Status == now.Status && old.Reason == now.Reason || told[now.Reason] {
+		if old != nil && old.Status == now.Status && old.Reason == now.Reason || reported[now.Reason] {
 			continue
 		}
 		// What sums up ManagedResources is about others in each condition.
 		if r.conditionChanged(tc, now) && !care.Concerns(now.Type) {
-			told[now.Reason] = true
+			reported[now.Reason] = true
 		}
 	}
 }
@@ -148,8 +148,8 @@ func inOrder(conditions []metav1.Condition) []metav1.Condition {
 	return slices.SortedStableFunc(slices.Values(conditions), func(a, b metav1.Condition) int { return rank(a) - rank(b) })
 }
 
-// conditionChanged tells about a condition with a new status or reason, if that is worth it: what is wrong, what is
-// worth a warning, and that the target is ready.
+// conditionChanged records an event for a condition with a new status or reason, if that is worth it: what is wrong,
+// what is worth a warning, and that the target is ready.
 func (r *recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition metav1.Condition) bool {
 	warning := condition.Status == metav1.ConditionFalse && !isFailing(condition.Reason) ||
 		condition.Reason == hubv1alpha1.ReasonTargetStatusUnknown ||
@@ -166,7 +166,7 @@ func (r *recorder) conditionChanged(tc *hubv1alpha1.TargetCluster, condition met
 	return true
 }
 
-// identityConfirmed tells that the target is another cluster than before, because somebody confirmed it.
+// identityConfirmed records an event that the target is another cluster than before, because a user confirmed it.
 func (r *recorder) identityConfirmed(tc *hubv1alpha1.TargetCluster, before types.UID) {
 	r.emit(tc, corev1.EventTypeNormal, reasonIdentityConfirmed,
 		"the target is the cluster with UID "+string(tc.Status.ClusterUID)+" from now on, it was the one with UID "+string(

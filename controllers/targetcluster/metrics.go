@@ -28,7 +28,8 @@ type Collector struct {
 	types   *metrics.Names
 }
 
-// NewCollector returns a collector. reader answers from memory; leading tells whether this replica is the one to tell.
+// NewCollector returns a collector. reader answers from memory; leading reports whether this replica is the one to
+// tell.
 func NewCollector(reader client.Reader, leading func() bool) *Collector {
 	return &Collector{reader: reader, leading: leading, types: metrics.NewNames(typeLimit)}
 }
@@ -36,7 +37,7 @@ func NewCollector(reader client.Reader, leading func() bool) *Collector {
 // memoryTimeout bounds reads that are answered by informers and cannot take long.
 const memoryTimeout = time.Second
 
-// typeLimit bounds the types of conditions that are told apart: labels of ManagedResources invent some.
+// typeLimit bounds the types of conditions that are counted separately: labels of ManagedResources invent some.
 const typeLimit = 40
 
 var descInfo, descTargets = metricInfo.Desc(), metricTargets.Desc()

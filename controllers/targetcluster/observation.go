@@ -32,14 +32,14 @@ type observation struct {
 	// elsewhere names another manager at work in the namespace; empty if there is none.
 	elsewhere string
 	paused    bool
-	// facts are nil if nobody knows any.
+	// facts are nil if none are known.
 	facts *targetfacts.Facts
 	// members are the ManagedResources of the target, if membersKnown.
 	members      []care.Member
 	membersKnown bool
 	// sign is the last sign of the hub's work on the target.
 	sign time.Time
-	// failing are the checks that failed at the last look.
+	// failing are the checks that failed in the last observation.
 	failing []hubv1alpha1.FailingCheck
 	// rules are those of the configuration.
 	rules rules

@@ -21,13 +21,13 @@ import (
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // sources puts targets into the queue: when the clustercache has events, when their TargetCluster or one of their
-// ManagedResources changed, and when somebody calls enqueue. The usual sources of controller-runtime do not fit,
-// because their handlers stay at the informer for ever.
+// ManagedResources changed, and when enqueue is called. The usual sources of controller-runtime do not fit, because
+// their handlers stay at the informer for ever.
 type sources struct {
 	options    Options
 	identities *identity.Index
 	revisions  *revisions
-	sweep      func(context.Context, func(...clustercache.ClusterKey)) // looks at targets that need no reconciliation
+	sweep      func(context.Context, func(...clustercache.ClusterKey)) // refreshes targets that need no reconciliation
 	running    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -94,8 +94,8 @@ func (s *sources) forward(ctx context.Context) {
 	}
 }
 
-// changesWhoServes tells whether another target of the namespace may be the one that serves now: one appeared, changed
-// its labels, or goes, or one that goes was refused, and is not going any more.
+// changesWhoServes reports whether another target of the namespace may be the one that serves now: one appeared,
+// changed its labels, or goes, or one that goes was refused, and is not going any more.
 func (s *sources) changesWhoServes(event clustercache.Event) bool {
 	if event.Has(clustercache.EventRegistered) || event.Has(clustercache.EventDraining) ||
 		event.Has(clustercache.EventGone) {
@@ -105,8 +105,8 @@ func (s *sources) changesWhoServes(event clustercache.Event) bool {
 	return event.Has(clustercache.EventDisconnected) && status.State == clustercache.StateRefused
 }
 
-// onlyWords tells whether all that is new of a target is how an attempt to restore its connection failed.
-// That it is lost is written already, and other wordings wait longer.
+// onlyWords reports whether all that is new of a target is how an attempt to restore its connection failed. That it is
+// lost is written already, and other wordings wait longer.
 func (s *sources) onlyWords(event clustercache.Event) bool {
 	status, _ := s.options.Clusters.GetStatus(event.Cluster)
 	return status.Held && len(event.Types) == 1 && event.Has(clustercache.EventProbed)
@@ -138,7 +138,7 @@ func (s *sources) observeMember(before, after *resourcesv1alpha1.ManagedResource
 }
 
 // membersPause is how long a change of a ManagedResource waits for others of the same target. In a roll-out there are
-// some at each of them, and each look is one at all of them.
+// some at each of them, and each reconciliation reads all of them.
 const membersPause = 500 * time.Millisecond
 
 // enqueue has targets reconciled.

@@ -18,20 +18,20 @@ import (
 // of a namespace by which a class selects it, are found then.
 const settledMost = 5 * time.Minute
 
-// sweepPeriod is how often sweep looks which settled targets are due, unless sync periods are as short.
+// sweepPeriod is how often sweep checks which settled targets are due, unless sync periods are as short.
 const sweepPeriod = time.Second
 
 // settled is a target whose status is up to date, with nothing to wait for.
 type settled struct {
-	version string      // of its TargetCluster
-	seen    observation // without ManagedResources: there are events of these
-	until   time.Time   // the latest
-	look    time.Time   // when to compare it next
+	version   string      // of its TargetCluster
+	seen      observation // without ManagedResources: there are events of these
+	until     time.Time   // the latest
+	compareAt time.Time   // when to compare it next
 }
 
 // settle notes that the status of a target stays as it is until next, unless something happens; zero: for long. It
 // returns whether the target is settled. One that is not healthy never is, because its durations and causes change in
-// more ways. version is that of its TargetCluster after the last write: another one is somebody else's.
+// more ways. version is that of its TargetCluster after the last write: another one means that another client wrote.
 func (r *reconciler) settle(key clustercache.ClusterKey, version string, said []metav1.Condition, o observation,
 	next time.Time) bool {
 	if summary(said) != hubv1alpha1.StatusHealthy || !o.connected() || o.conflict != nil || o.nodes.Fault != nil ||
@@ -47,7 +47,7 @@ func (r *reconciler) settle(key clustercache.ClusterKey, version string, said []
 	o.members = nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settled[key] = settled{version: version, seen: o, until: until, look: o.now.Add(r.nextLook())}
+	r.settled[key] = settled{version: version, seen: o, until: until, compareAt: o.now.Add(r.nextLook())}
 	return true
 }
 
@@ -57,7 +57,7 @@ func (r *reconciler) unsettle(key clustercache.ClusterKey) {
 	delete(r.settled, key)
 }
 
-// staysSettled tells whether a target is as it was when it was settled. It is compared again a sync period later.
+// staysSettled reports whether a target is as it was when it was settled. It is compared again a sync period later.
 func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) bool {
 	key := client.ObjectKeyFromObject(tc)
 	r.mu.Lock()
@@ -70,7 +70,7 @@ func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s, ok = r.settled[key]; ok { // it may have been settled anew meanwhile
-		s.look = o.now.Add(r.nextLook())
+		s.compareAt = o.now.Add(r.nextLook())
 		r.settled[key] = s
 	}
 	return ok
@@ -102,14 +102,15 @@ func (r *reconciler) due(now time.Time) (keys []clustercache.ClusterKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, s := range r.settled {
-		if !now.Before(s.look) || !now.Before(s.until) {
+		if !now.Before(s.compareAt) || !now.Before(s.until) {
 			keys = append(keys, key)
 		}
 	}
 	return keys
 }
 
-// stillSettled tells whether a target needs no reconciliation. If the comparison panics it needs one, which reports it.
+// stillSettled reports whether a target needs no reconciliation. If the comparison panics it needs one, which reports
+// it.
 func (r *reconciler) stillSettled(ctx context.Context, key clustercache.ClusterKey) (settled bool) {
 	defer r.begin()()
 	defer func() {
@@ -133,7 +134,7 @@ func (r *reconciler) stillSettled(ctx context.Context, key clustercache.ClusterK
 	return r.staysSettled(tc, o)
 }
 
-// sameAs tells whether two observations of a target say the same, whatever its ManagedResources do. When they were
+// sameAs reports whether two observations of a target say the same, whatever its ManagedResources do. When they were
 // made, and when it was probed last, is not compared.
 func (o *observation) sameAs(other *observation) bool {
 	a, b := o.status, other.status

@@ -45,7 +45,7 @@ func TestSettledTargetsAreDue(t *testing.T) {
 		"something is said differently": {now.Add(time.Minute), now, true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			r := &reconciler{settled: map[clustercache.ClusterKey]settled{key: {look: test.look, until: test.until}}}
+			r := &reconciler{settled: map[clustercache.ClusterKey]settled{key: {compareAt: test.look, until: test.until}}}
 			want := BeEmpty()
 			if test.due {
 				want = ConsistOf(key)

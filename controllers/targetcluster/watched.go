@@ -53,7 +53,7 @@ func (c *conditions) components(o observation) {
 	}
 }
 
-// hubReady tells whether the hub itself does its work on the target, and expires the other conditions if it does not.
+// hubReady reports whether the hub itself does its work on the target, and expires the other conditions if it does not.
 // The first monitor period of a term does not count.
 func (c *conditions) hubReady(o observation) {
 	const conditionType = hubv1alpha1.ConditionHubReady
@@ -113,7 +113,7 @@ func summary(conditions []metav1.Condition) string {
 	return order[worst]
 }
 
-// isFailing tells whether a reason is one of a check that fails for less than its threshold.
+// isFailing reports whether a reason is one of a check that fails for less than its threshold.
 func isFailing(reason string) bool {
 	return slices.Contains([]string{
 		hubv1alpha1.ReasonProbeFailing, hubv1alpha1.ReasonNodesFailing, hubv1alpha1.ReasonManagedResourcesFailing,

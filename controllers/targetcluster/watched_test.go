@@ -312,14 +312,14 @@ func TestAHubThatHasJustStartedSaysNothingAtFirst(t *testing.T) {
 	g := NewWithT(t)
 	o := healthy()
 	g.Expect(o.tooEarly(&hubv1alpha1.TargetClusterStatus{})).To(BeZero())
-	told := (&life{}).see(0).status
-	g.Expect(o.tooEarly(&told)).To(BeZero(), "it is connected")
+	reported := (&life{}).see(0).status
+	g.Expect(o.tooEarly(&reported)).To(BeZero(), "it is connected")
 	connecting(&o)
 	o.status.Since = now.Add(-3 * time.Second)
-	g.Expect(o.tooEarly(&told)).To(Equal(7 * time.Second))
+	g.Expect(o.tooEarly(&reported)).To(Equal(7 * time.Second))
 	g.Expect(o.tooEarly(&hubv1alpha1.TargetClusterStatus{})).To(BeZero(), "a new target")
 	o.status.Since = now.Add(-10 * time.Second)
-	g.Expect(o.tooEarly(&told)).To(BeZero(), "it takes long")
+	g.Expect(o.tooEarly(&reported)).To(BeZero(), "it takes long")
 }
 
 func TestSignOfWork(t *testing.T) {

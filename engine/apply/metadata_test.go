@@ -56,7 +56,7 @@ func withMetadata(ns, labels, annotations string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: " + ns + ", name: a, labels: {" + labels + "}, annotations: {" + annotations + "}}\ndata: {k: v}\n"
 }
 
-// MR-28 for objects that somebody else wrote: what they were to have is known from the inventory only.
+// MR-28 for objects that another client wrote: what they were to have is known from the inventory only.
 func TestMR28ThreeWayWithoutOwnership(t *testing.T) {
 	for name, c := range map[string]struct {
 		live, now string

@@ -38,7 +38,7 @@ type object struct {
 
 	manifest   *unstructured.Unstructured // the intent's object, without what the server does not know
 	uid        types.UID                  // of the live object, empty if there is none or it is not known
-	look       bool                       // the live object is read although the merge rules do not need it
+	readLive   bool                       // the live object is read although the merge rules do not need it
 	tidied     bool                       // labels, annotations and owner references were cleaned up
 	adopting   bool                       // what another manager applied was not taken over yet
 	whole      bool                       // it was updated as a whole, or cannot be
@@ -100,7 +100,7 @@ func (o *object) attempt() (done bool, err error) {
 		}
 	}
 	var live *unstructured.Unstructured
-	if o.look || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
+	if o.readLive || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
 		if live, err = o.read(); err != nil {
 			return false, err
 		}

@@ -215,7 +215,7 @@ func TestMR24_MR25_BUG15_LiveValuesThatWin(t *testing.T) {
 // annotation.)
 func TestPreservationChangesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		by          string // a change by somebody else, who owns the field from then on
+		by          string // a change by another client, which owns the field from then on
 		annotations string
 		autoscaled  bool
 	}{

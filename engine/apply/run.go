@@ -16,7 +16,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// kindPoll is the interval at which a kind is looked up whose definition was just applied.
+// kindPoll is the interval at which a kind is discovered whose definition was just applied.
 const kindPoll = 150 * time.Millisecond
 
 // Run applies intents stage by stage and returns one outcome for each, in the same order. done, if not nil, is called

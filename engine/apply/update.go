@@ -75,7 +75,7 @@ func (o *object) update(live *unstructured.Unstructured) (done bool, err error) 
 	written, err := o.put(live, merged)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return false, nil // look again
+		return false, nil // read it again
 	case apierrors.IsInvalid(err):
 		return o.replace(live, o.redact(err))
 	case err != nil:
@@ -217,7 +217,7 @@ func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done 
 		return o.update(live)
 	}
 	if live == nil {
-		if o.look || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
+		if o.readLive || merge.NeedsLive(o.manifest, o.options, o.uid != "") {
 			return false, refusal // it does not exist, so this is not an update
 		}
 		if live, err = o.read(); err != nil {
@@ -226,7 +226,7 @@ func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done 
 		if live == nil {
 			return false, refusal
 		}
-		o.look = true
+		o.readLive = true
 		changed, err := o.keepsMore(live)
 		if err != nil || changed {
 			return false, err
@@ -242,7 +242,7 @@ func (o *object) overcome(live *unstructured.Unstructured, refusal error) (done 
 	written, err := o.put(live, merged)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return false, nil // look again
+		return false, nil // read it again
 	case apierrors.IsInvalid(err) && apierrors.IsInvalid(refusal):
 		return o.replace(live, refusal)
 	case err != nil:

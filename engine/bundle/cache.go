@@ -67,7 +67,7 @@ type CacheStats struct {
 	// Waiting how many sessions wait for either.
 	Decoding, InUse int64
 	Waiting         int
-	// Displaced counts contents that were evicted to make room for others, Unused those that were not used for a while.
+	// Displaced counts contents that were evicted in favour of others, Unused those that were not used for a while.
 	Displaced, Unused int64
 }
 

@@ -38,8 +38,8 @@
 // A few bytes of Brotli become many MiB of objects, and a run holds them for as long as its target takes to answer. So
 // all bundles of a process share a budget, and each use of one is a Session:
 //
-//	Begin (waits for room) -> Add a Secret -> ... -> Decode (estimate, reserve, decode) -> in use -> Close
-//	                              no room for more: releases all, BusyError, the run is retried
+//	Begin (waits for memory) -> Add a Secret -> ... -> Decode (estimate, reserve, decode) -> in use -> Close
+//	                              no memory for more: releases all, BusyError, the run is retried
 //
 // An upper bound of the memory for decoding is estimated from the text and reserved before. It is released once the
 // bundle is decoded, which waits for no target. Then the size of what is in use is known: the objects, their JSON, and

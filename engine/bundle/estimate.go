@@ -61,7 +61,7 @@ func estimateOf(ctx context.Context, sources []Source, limits Limits) (estimate,
 	return f, nil
 }
 
-// counter counts bytes and elements of a text that it reads in chunks, and looks for possible anchors and aliases.
+// counter counts bytes and elements of a text that it reads in chunks, and searches for possible anchors and aliases.
 type counter struct {
 	bytes, elements int64
 	anchor, alias   bool

@@ -30,7 +30,7 @@ func syntaxError(language string, line int, problem string) error {
 }
 
 // elements returns how many elements of maps and lists a text may have at most: every one of them takes an indicator,
-// in YAML as in JSON. Indicators in comments and in values count, too, since only a parser could tell.
+// in YAML as in JSON. Indicators in comments and in values count, too, since only a parser could distinguish them.
 func elements(text []byte) (n int) {
 	for i, c := range text {
 		switch c {

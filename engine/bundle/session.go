@@ -17,7 +17,7 @@ const (
 	ordinarySecrets = 1 << 20
 )
 
-// decodingTimeout bounds how long a session waits for room to decode, which other sessions release soon. Room for
+// decodingTimeout bounds how long a session waits for memory to decode, which other sessions release soon. Memory for
 // bundles in use is not waited for, since it is released only when targets have answered: such a run is tried again
 // later.
 const decodingTimeout = 2 * time.Second
@@ -28,16 +28,16 @@ type Need struct {
 	Decoding, InUse int64
 }
 
-// BusyError says that there is no room for a bundle at the moment, and how much it needs. The session has released
+// BusyError says that there is no memory for a bundle at the moment, and how much it needs. The session has released
 // everything.
 type BusyError struct{ Need Need }
 
 func (e *BusyError) Error() string { return "no room for one more decoded bundle at the moment" }
 
 // Session is one use of a bundle: its Secrets are read, decoded, and then in use until it is closed. The memory for
-// that is reserved in the budget of the cache. If there is no room, the session releases all it has and fails with a
-// BusyError; the next session should begin with the Need in it. It waits only at its beginning. It is not safe for
-// concurrent use.
+// that is reserved in the budget of the cache. If there is not enough memory, the session releases all it has and fails
+// with a BusyError; the next session should begin with the Need in it. It waits only at its beginning. It is not safe
+// for concurrent use.
 type Session struct {
 	cache *Cache
 	// decoding is the memory for reading and decoding, own what this session alone has in use. shared is the content,
@@ -51,8 +51,8 @@ type Session struct {
 	raw     int64 // bytes that they hold
 }
 
-// Begin begins a session for an owner that sends the given number of objects at the same time. It waits for room for a
-// limited time.
+// Begin begins a session for an owner that sends the given number of objects at the same time. It waits for memory for
+// a limited time.
 func (c *Cache) Begin(ctx context.Context, of semaphore.Owner, parallel int, need Need) (*Session, error) {
 	s := &Session{cache: c, decoding: c.decoding.Lease(of), own: c.inUse.Lease(of), parallel: parallel}
 	need.Decoding = max(need.Decoding, secretReserve)
@@ -69,7 +69,7 @@ func (c *Cache) Begin(ctx context.Context, of semaphore.Owner, parallel int, nee
 	return s, nil
 }
 
-// busy ends a session that has nothing in use yet because there is no room.
+// busy ends a session that has nothing in use yet because there is not enough memory.
 func (s *Session) busy(need Need) error {
 	s.release()
 	s.cache.deferred.Inc()
@@ -83,8 +83,8 @@ func (s *Session) release() {
 	s.own.Release()
 }
 
-// Add adds a Secret that was read, and reserves room for the next one. Its Data must not be changed any more. The error
-// is a BusyError, or wraps ErrTooManyBytes.
+// Add adds a Secret that was read, and reserves memory for the next one. Its Data must not be changed any more. The
+// error is a BusyError, or wraps ErrTooManyBytes.
 func (s *Session) Add(source Source) error {
 	for key, value := range source.Data {
 		s.raw += int64(len(key) + len(value))
@@ -93,7 +93,7 @@ func (s *Session) Add(source Source) error {
 		return fmt.Errorf("%w: its Secrets hold more than %d MiB", ErrTooManyBytes, s.cache.limits.Bytes>>20)
 	}
 	if !s.grow(s.decoding, s.raw+secretReserve-ordinarySecrets) {
-		// The next attempt requests room for as much again, so that a long list does not start over repeatedly.
+		// The next attempt requests memory for as much again, so that a long list does not start over repeatedly.
 		return s.busy(Need{Decoding: 2*s.raw + secretReserve, InUse: s.own.Held()})
 	}
 	s.sources = append(s.sources, source)
@@ -240,7 +240,7 @@ func (c *content) sent(parallel int) (bytes int64) {
 	return bytes
 }
 
-// IsBusy returns what a bundle needs if an error says that there was no room for it.
+// IsBusy returns what a bundle needs if an error says that there was not enough memory for it.
 func IsBusy(err error) (need Need, busy bool) {
 	if e := (*BusyError)(nil); errors.As(err, &e) {
 		return e.Need, true

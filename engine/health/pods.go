@@ -33,9 +33,9 @@ func PodOf(pod *unstructured.Unstructured) Pod {
 	}
 }
 
-// PodsRolledOut tells whether the pods of a namespace agree that a Deployment is rolled out: the relevant pods that its
-// selector matches are as many as wanted, neither more nor fewer (H-11). The result says what it is waiting for
-// otherwise. For a progress result that does not count pods they do not matter, and none is looked at.
+// PodsRolledOut reports whether the pods of a namespace agree that a Deployment is rolled out: the relevant pods that
+// its selector matches are as many as wanted, neither more nor fewer (H-11). The result says what it is waiting for
+// otherwise. For a progress result that does not count pods they do not matter, and none is read.
 //
 // The caller may not know all pods: those without the label of the watch are missing, such as the old pods of a
 // Deployment that was just adopted. Pods and Deployments are watched separately, so the pods may also be slightly

@@ -20,7 +20,7 @@ type ProgressResult struct {
 
 	// Selector selects the pods of a workload, for PodsRolledOut and Explain. It is nil for everything else.
 	Selector labels.Selector
-	// CountPods is set if the object itself looks rolled out, so that PodsRolledOut decides by its pods.
+	// CountPods is set if the object itself reports to be rolled out, so that PodsRolledOut decides by its pods.
 	CountPods bool
 	// Replicas is the number of pods that Selector should match if CountPods is set.
 	Replicas int64

@@ -49,7 +49,7 @@ func TestH9_H10_H22_DeploymentProgress(t *testing.T) {
 
 // What a Deployment says of its pods matters where they cannot be counted, and nowhere else.
 func TestDeploymentReportsItsPods(t *testing.T) {
-	for status, told := range map[string]string{
+	for status, reported := range map[string]string{
 		"replicas: 2, updatedReplicas: 2": "",
 		"replicas: 1, updatedReplicas: 1": "1 of 2 pods",
 		"":                                "0 of 2 pods",
@@ -58,7 +58,7 @@ func TestDeploymentReportsItsPods(t *testing.T) {
 		g := NewWithT(t)
 		result := Progress(object(t, deployment+"spec: {replicas: 2, selector: {matchLabels: {a: b}}}\n"+
 			"status: {observedGeneration: 2, conditions: [{type: Progressing, status: 'True', reason: NewReplicaSetAvailable}], "+status+"}"))
-		g.Expect(result.Reported.Message).To(Equal(told), status)
+		g.Expect(result.Reported.Message).To(Equal(reported), status)
 		g.Expect(isSound(result.Reported)).To(BeTrue())
 		g.Expect(result.Progressing).To(BeFalse())
 		g.Expect(result.CountPods).To(BeTrue())

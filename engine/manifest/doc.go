@@ -7,5 +7,5 @@
 // Trade-offs: only top-level fields are cached. The whole spec of a Deployment is encoded for each target, since labels
 // are added to its pod template; such objects are few. Whether a field is unchanged is decided by its address in
 // memory, not by its content, so an object must share unchanged fields with its manifest: copy before you write, and
-// copy no more than you write.
+// copy only what you write.
 package manifest

@@ -15,8 +15,8 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// State is a digest of the ownership of one object. Two equal states of the same object mean that nobody changed what
-// the hub set, and nobody added or removed other payload. The zero value is that of an object that the hub never
+// State is a digest of the ownership of one object. Two equal states of the same object mean that no client changed
+// what the hub set, and none added or removed other payload. The zero value is that of an object that the hub never
 // applied.
 type State struct {
 	// Own is a digest of our Apply entry, of the values of the labels and annotations it names, and of all owner
@@ -69,7 +69,7 @@ func (f Foreign) Paths(limit int) []string {
 	return out
 }
 
-// Within reports whether an intent sets all of the fields, as far as that can be told without a schema.
+// Within reports whether an intent sets all of the fields, as far as that can be decided without a schema.
 func (f Foreign) Within(intended *fieldpath.Set) bool {
 	within := true
 	f.Fields.Leaves().Iterate(func(p fieldpath.Path) { within = within && coveredBy(p, intended) })

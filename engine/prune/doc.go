@@ -6,7 +6,7 @@
 // which ManagedResources may manage it, it stays. The delete has the UID and the resourceVersion that were read as
 // preconditions, so that an object which was recreated or taken over meanwhile is not deleted. A namespace or a
 // definition waits while it contains objects of others or objects that are to stay, because its deletion would delete
-// them (holders.go). Objects that no inventory lists are not looked for: they are deleted with their namespace, as
+// them (holders.go). Objects that no inventory lists are not searched for: they are deleted with their namespace, as
 // usual.
 //
 // Objects are deleted in the reverse order of applying (order.go), but each waits only for objects that need it: all

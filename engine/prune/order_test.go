@@ -289,7 +289,7 @@ func TestMR17_WhatIsKeptHoldsOnlyWhatIsAboutToBeDeleted(t *testing.T) {
 	}
 }
 
-// The collector's objects exist to be collected, and a stranger is no more than what else is in the namespace.
+// The collector's objects exist to be collected, and a stranger is at most what else is in the namespace.
 func TestMR19_WhatNobodyClaimsGoesWithItsNamespace(t *testing.T) {
 	for name, patch := range map[string]string{
 		"a garbage-collectable object": `{"metadata":{"labels":{"` + resourcesv1alpha1.GarbageCollectableReferenceLabel + `":"true"}}}`,

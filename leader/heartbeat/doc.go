@@ -6,7 +6,7 @@
 //
 //	Lease is fresh,  Connected is True       all is well
 //	Lease is fresh,  Connected is not True   the hub works and does not reach that target
-//	Lease is stale                           nobody looks after any target; what their conditions say is as old as the Lease
+//	Lease is stale                           no hub watches any target; what their conditions say is as old as the Lease
 //
 // # When a loop is stuck
 //
@@ -22,7 +22,7 @@
 //
 // # Terms
 //
-// A term begins with what the predecessor left: how old its Lease is tells for how long nobody watched. At the end of a
+// A term begins with what the predecessor left: the age of its Lease is for how long no hub watched. At the end of a
 // term the Lease is left as it is. It runs out, or the successor renews it; giving it back would say that it was
 // renewed now.
 package heartbeat

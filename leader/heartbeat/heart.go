@@ -36,7 +36,7 @@ type Events interface {
 
 // Options of a Heart. All are required but Registerer.
 type Options struct {
-	// Leases are those of the namespace in which the Lease is. Their calls should have nobody else to wait for.
+	// Leases are those of the namespace in which the Lease is. Their calls should not wait for those of other clients.
 	Leases coordinationv1client.LeaseInterface
 	// Namespace and Name are those of the Lease, Identity who renews it.
 	Namespace, Name, Identity string
@@ -80,7 +80,7 @@ func New(o Options) (*Heart, error) {
 	return h, nil
 }
 
-// WatchedUntil is when a hub gave its last sign of life before the present term, zero if nobody knows.
+// WatchedUntil is when a hub gave its last sign of life before the present term, zero if that is unknown.
 func (h *Heart) WatchedUntil() time.Time {
 	if t := h.watched.Load(); t != nil {
 		return *t
@@ -93,7 +93,7 @@ func (h *Heart) WatchedUntil() time.Time {
 func (h *Heart) Start(ctx context.Context) error {
 	h.watched.Store(nil)
 	var lease *coordinationv1.Lease // what the source has; nil: not known
-	known, told, stuck := false, false, ""
+	known, reported, stuck := false, false, ""
 	for {
 		name, duration := h.Loops.Stuck()
 		switch {
@@ -108,9 +108,9 @@ func (h *Heart) Start(ctx context.Context) error {
 		if !known {
 			if lease, err = h.read(ctx); err == nil {
 				known = true
-				if !told { // later it is our own
-					told = true
-					h.tellPause(lease)
+				if !reported { // later it is our own
+					reported = true
+					h.reportPause(lease)
 				}
 			}
 		}
@@ -143,8 +143,8 @@ func (h *Heart) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-// tellPause notes what the predecessor left, and tells if nobody has watched for longer than it should be.
-func (h *Heart) tellPause(lease *coordinationv1.Lease) {
+// reportPause records what the predecessor left, and logs if no hub has watched for longer than it should be.
+func (h *Heart) reportPause(lease *coordinationv1.Lease) {
 	if lease == nil || lease.Spec.RenewTime == nil {
 		return
 	}

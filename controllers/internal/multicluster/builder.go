@@ -66,8 +66,8 @@ type Objects struct {
 	Namespace     string
 	LabelSelector labels.Selector
 	FieldSelector fields.Selector
-	// Fields, Transform and Form are those of clustercache.Watcher: what is looked at of whole objects, what is kept of an
-	// object, and the name of that.
+	// Fields, Transform and Form are those of clustercache.Watcher: which parts of whole objects are used, what is kept
+	// of an object, and the name of that.
 	Fields    [][]string
 	Transform func(obj client.Object) any
 	Form      string
@@ -81,7 +81,7 @@ type Environment struct {
 	Source cache.Cache
 	// Events takes events about objects of the source.
 	Events events.EventRecorder
-	// Metrics takes the figures of controllers. Nil: nobody does.
+	// Metrics collects the figures of controllers. Nil: they are not collected.
 	Metrics *Metrics
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
@@ -144,7 +144,8 @@ func (b *Builder) For(objects *Objects) *Builder {
 	})
 }
 
-// Watches has reconciled what follows from a change of some objects. A nil to: nothing does, they are only looked up.
+// Watches has reconciled what follows from a change of some objects. A nil to: no request follows, the objects are only
+// read.
 func (b *Builder) Watches(objects *Objects, to MapFunc) *Builder {
 	b.objects = append(b.objects, watch{objects, to})
 	return b

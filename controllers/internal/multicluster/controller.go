@@ -174,9 +174,9 @@ func (c *Controller) StuckSince(time.Time) time.Time {
 	return last.Add(c.timeout + overrun)
 }
 
-// Objects returns what is watched of some objects in a target, for whoever shares them with the reconciler, and why
-// they cannot be watched at present, if that is so. The subscription is nil while the controller does not work in the
-// target.
+// Objects returns what is watched of some objects in a target, for a caller that shares them with the reconciler, and
+// why they cannot be watched at present, if that is so. The subscription is nil while the controller does not work in
+// the target.
 func (c *Controller) Objects(cluster clustercache.ClusterKey, objects *Objects) (clustercache.Subscription, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +253,7 @@ func (c *Controller) again(request Request, result reconcile.Result) reconcile.R
 func (c *Controller) failed(ctx context.Context, e *engaged, request Request, err error) (reconcile.Result, error) {
 	switch {
 	case e.ctx.Err() != nil, ctx.Err() != nil, errors.Is(err, clustercache.ErrClusterUnknown):
-		return reconcile.Result{}, nil //nolint:nilerr // there is nobody to try it for
+		return reconcile.Result{}, nil //nolint:nilerr // the target is not engaged any more
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
 		if c.park(e, request) {
 			return reconcile.Result{}, nil

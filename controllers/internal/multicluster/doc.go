@@ -12,9 +12,9 @@
 //	err = controller.Start(ctx)
 //
 // Objects of targets are watched by For and Watches, objects of the source by WatchesSource, time by Every. A
-// reconciler looks up what is watched by Target.Objects, calls the target by Target.Client, and is told by OnSync when
-// a watch has become complete or has failed. Example is a whole controller. What is left to do is a line in package
-// controllers.
+// reconciler looks up what is watched by Target.Objects, calls the target by Target.Client, and is notified by OnSync
+// when a watch has become complete or has failed. Example is a whole controller. What is left to do is a line in
+// package controllers.
 //
 // # How it works
 //

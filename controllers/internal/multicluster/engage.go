@@ -58,7 +58,7 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	}
 }
 
-// live tells whether what the target was subscribed to goes on. It does not if the target was registered anew.
+// live reports whether what the target was subscribed to goes on. It does not if the target was registered anew.
 func (e *engaged) live() bool {
 	for _, s := range e.subscriptions {
 		if !s.Live() {
@@ -126,7 +126,7 @@ func (c *Controller) disengage(key clustercache.ClusterKey) {
 	})
 }
 
-// enter returns the target of a request that may be worked on now; its runs are to be told when that is done. It
+// enter returns the target of a request that may be worked on now; the caller notifies its runs when that is done. It
 // returns nil for one that is dropped, or parked.
 func (c *Controller) enter(request Request) *engaged {
 	c.mu.Lock()

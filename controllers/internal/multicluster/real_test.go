@@ -77,7 +77,7 @@ func (s *site) configMap(t *testing.T, namespace, name string) {
 	NewWithT(t).Expect(s.client.Create(t.Context(), object)).To(Succeed())
 }
 
-// has tells whether a copy is in the target.
+// has reports whether a copy is in the target.
 func (s *site) has(t *testing.T, name string) func() bool {
 	return func() bool {
 		key := client.ObjectKey{Namespace: "default", Name: name}

@@ -39,8 +39,8 @@ func (t *Target) Namespace() string { return t.Status.Cluster.Namespace }
 // after the run.
 func (t *Target) Objects(objects *Objects) clustercache.Subscription { return t.subscriptions[objects] }
 
-// Valid returns an error once the target is not registered, or not the same cluster by the same connection, any more.
-// Whoever writes to the source what a target said asks right before.
+// Valid returns an error once the target is not registered, or not the same cluster by the same connection, any more. A
+// reconciler that writes to the source what a target returned asks right before.
 func (t *Target) Valid() error { return t.valid() }
 
 // Event reports something about an object of the source.
@@ -53,7 +53,7 @@ func (t *Target) Warn(about client.Object, reason, action, message string) {
 	t.events.Eventf(about, nil, corev1.EventTypeWarning, reason, action, "%s", message)
 }
 
-// validity tells of a connection whether it still is the target's.
+// validity reports whether a connection still is the target's.
 func validity(clusters clustercache.ClusterCache, begun clustercache.Status) func() error {
 	return func() error {
 		now, registered := clusters.GetStatus(begun.Cluster)

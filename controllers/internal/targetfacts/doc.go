@@ -8,6 +8,6 @@
 // # How it works
 //
 // Each term of leadership has one Term, which is handed to all controllers. The one that knows publishes itself when it
-// is made; the others ask when they look at a target. Nothing is stored, so nothing has to be forgotten when a target
+// is made; the others ask when they reconcile a target. Nothing is stored, so nothing has to be forgotten when a target
 // goes.
 package targetfacts

@@ -19,10 +19,10 @@ type Facts struct {
 type Publisher interface {
 	// Facts returns what is to be shown of a target.
 	Facts(target clustercache.ClusterKey) Facts
-	// WorksIn tells whether some ManagedResource has objects in a target, or is about to have, as far as that is known in
-	// memory. The source may show others, and may not show these yet.
+	// WorksIn reports whether some ManagedResource has objects in a target, or is about to have, as far as that is
+	// known in memory. The source may show others, and may not show these yet.
 	WorksIn(target clustercache.ClusterKey) bool
-	// ManagedElsewhere tells whether another manager is at work in a namespace of the source, and which.
+	// ManagedElsewhere reports whether another manager is at work in a namespace of the source, and which.
 	ManagedElsewhere(namespace string) (manager string, elsewhere bool)
 }
 
@@ -51,7 +51,7 @@ func (t *Term) published() Publisher {
 	return t.publisher
 }
 
-// Of returns what is to be shown of a target, nil if nobody knows.
+// Of returns the facts of a target, nil if none are known.
 func (t *Term) Of(target clustercache.ClusterKey) *Facts {
 	if p := t.published(); p != nil {
 		facts := p.Facts(target)
@@ -60,13 +60,13 @@ func (t *Term) Of(target clustercache.ClusterKey) *Facts {
 	return nil
 }
 
-// WorksIn tells what the method of the same name of the publisher does; false if there is none.
+// WorksIn returns what the publisher's method of that name returns; false if there is none.
 func (t *Term) WorksIn(target clustercache.ClusterKey) bool {
 	p := t.published()
 	return p != nil && p.WorksIn(target)
 }
 
-// ManagedElsewhere tells what the method of the same name of the publisher does; false if there is none.
+// ManagedElsewhere returns what the publisher's method of that name returns; false if there is none.
 func (t *Term) ManagedElsewhere(namespace string) (manager string, elsewhere bool) {
 	if p := t.published(); p != nil {
 		return p.ManagedElsewhere(namespace)

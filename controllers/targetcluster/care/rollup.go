@@ -23,7 +23,7 @@ const (
 	maxNamed = 3
 )
 
-// Member is a ManagedResource that tells something about a target.
+// Member is a ManagedResource that contributes to the conditions of a target.
 type Member struct {
 	*resourcesv1alpha1.ManagedResource
 	// OnSource is true if it is applied to the source cluster: then the hub knows how it is, whether or not it reaches the
@@ -39,13 +39,13 @@ var (
 		hubv1alpha1.ConditionObservabilityComponentsHealthy)
 )
 
-// Concerns tells whether a condition is one that sums up ManagedResources.
+// Concerns reports whether a condition is one that sums up ManagedResources.
 func Concerns(conditionType string) bool { return !derived.Has(conditionType) }
 
 // DefaultThreshold is that of types that only labels know, unless the configuration has another one.
 const DefaultThreshold = time.Minute
 
-// IsOwn tells whether a condition is one that only labels know.
+// IsOwn reports whether a condition is one that only labels know.
 func IsOwn(conditionType string) bool { return Concerns(conditionType) && !known.Has(conditionType) }
 
 // Situation is what conditions are derived from.

@@ -28,9 +28,9 @@ type State struct {
 	Left time.Duration
 }
 
-// Advance returns what a condition becomes by a check. old is what it was, nil if there was none or if it
-// only says that nobody could ask, and since when its check
-// began to fail, zero if it did not or if it has failed for longer than its threshold.
+// Advance returns what a condition becomes by a check. old is what it was, nil if there was none or if it only says
+// that the check could not run, and since when its check began to fail, zero if it did not or if it has failed for
+// longer than its threshold.
 func Advance(old *metav1.Condition, since time.Time, check Check, threshold time.Duration, now time.Time) State {
 	settled := State{Status: check.Status, Reason: check.Reason, Message: check.Message}
 	if check.Status == metav1.ConditionTrue || check.AtOnce || threshold <= 0 {
@@ -55,7 +55,7 @@ func Advance(old *metav1.Condition, since time.Time, check Check, threshold time
 }
 
 // hold returns the status that a condition has while its check fails for less than the threshold, and false if there is
-// nothing to wait for. failing tells whether it is waiting already.
+// nothing to wait for. failing reports whether it is waiting already.
 func hold(old *metav1.Condition, failing bool, now metav1.ConditionStatus) (metav1.ConditionStatus, bool) {
 	switch {
 	case old == nil:

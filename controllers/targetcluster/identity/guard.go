@@ -71,7 +71,7 @@ func (g *Guard) Forget(cluster clustercache.ClusterKey) {
 	delete(g.passed, cluster)
 }
 
-// Confirmed tells whether the annotations of a registration Secret confirm that the target is the cluster with a UID.
+// Confirmed reports whether the annotations of a registration Secret confirm that the target is the cluster with a UID.
 func Confirmed(secretAnnotations map[string]string, uid types.UID) bool {
 	return secretAnnotations[hubv1alpha1.ConfirmIdentityAnnotation] == string(uid)
 }

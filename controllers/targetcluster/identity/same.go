@@ -11,7 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// Index knows which targets are the same cluster, as far as their TargetClusters tell. Make one with NewIndex.
+// Index knows which targets are the same cluster, as far as their TargetClusters show. Make one with NewIndex.
 type Index struct {
 	mu    sync.Mutex
 	uids  map[clustercache.ClusterKey]types.UID

@@ -38,7 +38,7 @@ func uidOf(object client.Object) []string {
 	return nil
 }
 
-// InUse tells whether some ManagedResource has its inventory in a target, by what the source shows. It answers from
+// InUse reports whether some ManagedResource has its inventory in a target, by what the source shows. It answers from
 // memory; while it cannot, the answer is yes, because no forgets where objects are.
 func (i *Index) InUse(ctx context.Context, target clustercache.ClusterKey) bool {
 	ctx, cancel := context.WithTimeout(ctx, memoryTimeout)
@@ -54,9 +54,9 @@ func (i *Index) InUse(ctx context.Context, target clustercache.ClusterKey) bool 
 	return err != nil || len(dependents) > 0
 }
 
-// StillNeeded tells the cluster cache whether a ManagedResource still has to clean up in a target whose registration is
-// gone: one that is being deleted and has objects there, or may be about to be, as all of a namespace are that is being
-// deleted. It answers from memory; while it cannot, the answer is yes.
+// StillNeeded reports to the cluster cache whether a ManagedResource still has to clean up in a target whose
+// registration is gone: one that is being deleted and has objects there, or may be about to be, as all of a namespace
+// are that is being deleted. It answers from memory; while it cannot, the answer is yes.
 func (i *Index) StillNeeded(target clustercache.ClusterKey) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
 	defer cancel()
@@ -75,7 +75,7 @@ func (i *Index) StillNeeded(target clustercache.ClusterKey) bool {
 	})
 }
 
-// isDeleted tells whether a namespace is being deleted. What is in it goes one kind after the other, which may take
+// isDeleted reports whether a namespace is being deleted. What is in it goes one kind after the other, which may take
 // minutes.
 func (i *Index) isDeleted(ctx context.Context, namespace string) bool {
 	ns := &corev1.Namespace{}
@@ -101,7 +101,7 @@ func (i *Index) dependents(
 	return found, nil
 }
 
-// dependsOn tells whether a ManagedResource with objects in a cluster reaches it by a registration alone. Several
+// dependsOn reports whether a ManagedResource with objects in a cluster reaches it by a registration alone. Several
 // registrations of one cluster are common; objects that came by one of them do not concern the others. One of another
 // namespace depends on it only if the operator opened a class with this target for its namespace.
 func (i *Index) dependsOn(
@@ -119,14 +119,14 @@ func (i *Index) dependsOn(
 		})
 }
 
-// mayReach tells whether ManagedResources of a namespace have objects in the fixed target of a class. While the labels
-// of the namespace cannot be read, the answer is yes.
+// mayReach reports whether ManagedResources of a namespace have objects in the fixed target of a class. While the
+// labels of the namespace cannot be read, the answer is yes.
 func (i *Index) mayReach(ctx context.Context, c class, namespace string) bool {
 	selected, err := i.isSelected(ctx, c, namespace)
 	return namespace == c.Target.Namespace || selected || err != nil
 }
 
-// isFixedTo tells whether a target is that of all ManagedResources of a class.
+// isFixedTo reports whether a target is that of all ManagedResources of a class.
 func (c class) isFixedTo(target clustercache.ClusterKey) bool {
 	return c.Target.Type == configv1alpha1.TargetRegistration &&
 		c.Target.Namespace == target.Namespace && c.Target.Name == target.Name

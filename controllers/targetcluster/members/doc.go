@@ -9,13 +9,13 @@
 // names, else the only registration there that serves the default class, else none. Those of dry runs that were never
 // applied are left out, since the hub does nothing about them.
 //
-// It also tells which targets are still in use: by ManagedResources that have objects there and reach the cluster by no
-// other registration. As long as one does, the memory of the target is kept (InUse), and the connection to one whose
+// It also returns which targets are still in use: by ManagedResources that have objects there and reach the cluster by
+// no other registration. As long as one does, the memory of the target is kept (InUse), and the connection to one whose
 // registration is gone serves those that clean up (StillNeeded).
 //
 // # How it works
 //
-// An index at the informer of ManagedResources answers for one target without a look at those of others. Otherwise each
-// of a thousand targets in one namespace would look at the ManagedResources of all. The index knows nothing of
+// An index at the informer of ManagedResources answers for one target without reading those of others. Otherwise each
+// of a thousand targets in one namespace would read the ManagedResources of all. The index knows nothing of
 // registrations: its keys are made of the ManagedResource alone, and combined with the registrations at each lookup.
 package members

@@ -11,7 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// Concerned returns the targets that a change of a ManagedResource tells something about, none if it is only about
+// Concerned returns the targets whose conditions a change of a ManagedResource may affect, none if it is only about
 // details. Either state may be nil. clusters returns the targets that are the cluster with a UID.
 func (i *Index) Concerned(before, after *resourcesv1alpha1.ManagedResource, clusters func(
 	types.UID) []clustercache.ClusterKey) []clustercache.ClusterKey {

@@ -115,7 +115,7 @@ func (i *Index) keys(obj client.Object) []string {
 	}
 }
 
-// Of returns the ManagedResources of a target, which is known to be the cluster with a UID; empty if nobody knows.
+// Of returns the ManagedResources of a target, which is known to be the cluster with a UID; empty if that is unknown.
 // others are targets that are the same cluster. With appliedOnly, those are left out that the hub has never applied.
 func (i *Index) Of(ctx context.Context, target clustercache.ClusterKey, uid types.UID, others []clustercache.ClusterKey,
 	appliedOnly bool) ([]care.Member, error) {
@@ -238,8 +238,8 @@ func (r registrations) only(class string) (clustercache.ClusterKey, bool) {
 	return found[0], true
 }
 
-// reaches tells whether ManagedResources of a namespace can have objects in the fixed target of a class. The claim of a
-// ManagedResource alone does not make it a member.
+// reaches reports whether ManagedResources of a namespace can have objects in the fixed target of a class. The claim of
+// a ManagedResource alone does not make it a member.
 func (i *Index) reaches(ctx context.Context, c class, namespace string) bool {
 	return namespace == c.Target.Namespace || i.selects(ctx, c, namespace)
 }
@@ -249,8 +249,8 @@ func (i *Index) selects(ctx context.Context, c class, namespace string) bool {
 	return selected && err == nil
 }
 
-// isSelected tells whether the selector of a class matches the labels of a namespace; of one that does not exist, none
-// does.
+// isSelected reports whether the selector of a class matches the labels of a namespace; of one that does not exist,
+// none does.
 func (i *Index) isSelected(ctx context.Context, c class, namespace string) (bool, error) {
 	if c.selector == nil {
 		return false, nil

@@ -2,5 +2,5 @@
 // where it runs. A node has to be ready and under no pressure.
 //
 // It is a controller in targets (package multicluster) whose reconciler only says that something is new. What is known
-// of the nodes is summed up when somebody asks, from what the watch keeps, so nothing is kept twice.
+// of the nodes is summed up on request, from what the watch keeps, so nothing is kept twice.
 package nodes

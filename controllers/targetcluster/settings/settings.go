@@ -50,7 +50,7 @@ func withOwn(l clustercache.Limits, own hubv1alpha1.ClientLimits) clustercache.L
 	return l
 }
 
-// Hibernated tells whether a target is marked as hibernated.
+// Hibernated reports whether a target is marked as hibernated.
 func (s *Settings) Hibernated(target clustercache.ClusterKey) bool {
 	return hibernated(s.targetCluster(target))
 }
