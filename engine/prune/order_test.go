@@ -289,11 +289,11 @@ func TestMR17_WhatIsKeptHoldsOnlyWhatIsAboutToBeDeleted(t *testing.T) {
 	}
 }
 
-// The collector's objects exist to be collected, and a stranger is at most what else is in the namespace.
+// Garbage-collectable objects exist to be deleted, and objects of other clients are deleted with any namespace.
 func TestMR19_WhatNobodyClaimsGoesWithItsNamespace(t *testing.T) {
 	for name, patch := range map[string]string{
 		"a garbage-collectable object": `{"metadata":{"labels":{"` + resourcesv1alpha1.GarbageCollectableReferenceLabel + `":"true"}}}`,
-		"a stranger":                   `{"metadata":{"annotations":null}}`,
+		"an object of another client":  `{"metadata":{"annotations":null}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, []string{"config", "namespace"})

@@ -126,8 +126,8 @@ func (c *Controller) disengage(key clustercache.ClusterKey) {
 	})
 }
 
-// enter returns the target of a request that may be worked on now; the caller notifies its runs when that is done. It
-// returns nil for one that is dropped, or parked.
+// enter returns the target of a request that may be worked on now, and counts the run; the caller calls runs.Done when
+// it has ended. It returns nil for a request that is dropped or parked.
 func (c *Controller) enter(request Request) *engaged {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,8 +39,8 @@ func (t *Target) Namespace() string { return t.Status.Cluster.Namespace }
 // after the run.
 func (t *Target) Objects(objects *Objects) clustercache.Subscription { return t.subscriptions[objects] }
 
-// Valid returns an error once the target is not registered, or not the same cluster by the same connection, any more. A
-// reconciler that writes to the source what a target returned asks right before.
+// Valid returns an error once the target is not registered, or not the same cluster by the same connection, any more.
+// Call it right before writing to the source what a target returned.
 func (t *Target) Valid() error { return t.valid() }
 
 // Event reports something about an object of the source.

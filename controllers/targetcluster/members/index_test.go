@@ -196,7 +196,7 @@ func TestWhoseAManagedResourceIs(t *testing.T) {
 			}
 			g.Expect(got).To(Equal(test.want))
 
-			// Whose it is is notified of its changes.
+			// The targets that it belongs to are notified of its changes.
 			byUID := func(uid types.UID) []clustercache.ClusterKey {
 				var keys []clustercache.ClusterKey
 				for _, status := range clusters.List("") {
