@@ -130,10 +130,11 @@ type Status struct {
 	Message    string // free of secrets; "" when there is nothing to explain
 	Since      time.Time
 	Generation int64 // number of the connection; 0 = none yet
-	// Held is true during the grace period of a target that is disconnected and may be back in a moment: it was lost just
-	// now, or together with so many others that it may be the hub's own network. What its watches keep stays ready, and no
-	// conclusions should be drawn from the outage yet. EventDisconnected comes again when it ends without a connection.
-	Held bool
+	// InGrace is true during the grace period of a target that is disconnected and may be back in a moment: it was lost
+	// just now, or together with so many others that it may be the hub's own network. What its watches keep stays ready,
+	// and no conclusions should be drawn from the outage yet. EventDisconnected comes again when it ends without a
+	// connection.
+	InGrace bool
 
 	// Labels and Annotations of the registration Secret, nil for static targets. They are shared, and not to be changed.
 	Labels, Annotations map[string]string

@@ -33,7 +33,7 @@ func (t *target) lose(conn *connection.Connection, reason, message string) {
 	conn.Suspend(ErrClusterNotConnected)
 	t.update(func(s *draft) {
 		s.transitionTo(onUnreachable, reason, t.explainOutage(message, now))
-		s.Held = true
+		s.InGrace = true
 	}, EventDisconnected)
 }
 
@@ -48,7 +48,7 @@ func (t *target) explainOutage(message string, now time.Time) string {
 // endGrace ends the connection that was lost, if there is one, and announces that it does not come back.
 func (t *target) endGrace() {
 	if t.closeLost() {
-		t.update(func(s *draft) { s.Held = false }, EventDisconnected)
+		t.update(func(s *draft) { s.InGrace = false }, EventDisconnected)
 	}
 }
 
@@ -113,7 +113,7 @@ func (t *target) resume(conn *connection.Connection, version string) {
 	t.cache.availability.Connected(t.key, now)
 	t.update(func(s *draft) {
 		s.establish()
-		s.Held = false
+		s.InGrace = false
 		s.KubernetesVersion, s.NextAttempt = version, time.Time{}
 		s.inUse(t.loop.registration)
 	}, EventConnected)

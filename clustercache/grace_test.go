@@ -26,7 +26,7 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Expect(err).NotTo(HaveOccurred())
 
 	a.setFault(a.hangAll)
-	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+	h.Expect(h.expectState(key, StateDisconnected).InGrace).To(BeTrue())
 	h.expectEvent(key, EventDisconnected)
 	h.Expect(get(held)).To(MatchError(ErrClusterNotConnected))
 	_, err = h.cache.GetClient(context.Background(), key)
@@ -37,7 +37,7 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(BeZero(), "nothing is left open")
 
 	a.setFault(nil)
-	h.Expect(h.expectState(key, StateConnected)).To(SatisfyAll(HaveField("Held", false), HaveField("Generation", BeEquivalentTo(1))))
+	h.Expect(h.expectState(key, StateConnected)).To(SatisfyAll(HaveField("InGrace", false), HaveField("Generation", BeEquivalentTo(1))))
 	h.expectEvent(key, EventConnected)
 	h.Expect(get(held)).To(Succeed(), "clients that were handed out before work again")
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(1))
@@ -59,7 +59,7 @@ func TestWatchesOfATargetThatIsAwayWaitInOneGoroutineEach(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	watchMany(h, key, "cm", n, &synced)
 	mend := h.strike(target, fault.Fault{Kind: fault.BlackHole})
-	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+	h.Expect(h.expectState(key, StateDisconnected).InGrace).To(BeTrue())
 	h.Eventually(runtime.NumGoroutine).Should(BeNumerically("<", goroutines+n+n/4))
 	mend()
 	h.expectState(key, StateConnected)
@@ -76,7 +76,7 @@ func TestWatchIsReliedUponOnceItHasCaughtUp(t *testing.T) {
 			r := h.watchConfigMaps(key)
 			h.Eventually(h.relied(key)).Should(BeTrue())
 			a.setFault(a.hangAll)
-			h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+			h.Expect(h.expectState(key, StateDisconnected).InGrace).To(BeTrue())
 			h.Eventually(func() int { return a.store.watching("configmaps") }).Should(BeZero())
 			if forgotten {
 				a.store.put("configmaps", "default", "meanwhile", nil)
@@ -113,10 +113,10 @@ func TestLoneTargetIsGivenUpAfterTheGrace(t *testing.T) {
 	r := h.watchConfigMaps(key)
 	h.Eventually(r.syncs).Should(Equal(1))
 	a.setFault(a.hangAll)
-	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+	h.Expect(h.expectState(key, StateDisconnected).InGrace).To(BeTrue())
 	h.expectEvent(key, EventDisconnected)
 	h.expectEvent(key, EventDisconnected) // that it is over
-	h.Eventually(func() Status { return h.status(key) }).Should(SatisfyAll(HaveField("Held", false), HaveField("State", StateDisconnected)))
+	h.Eventually(func() Status { return h.status(key) }).Should(SatisfyAll(HaveField("InGrace", false), HaveField("State", StateDisconnected)))
 	a.setFault(nil)
 	h.Expect(h.expectState(key, StateConnected).Generation).To(BeEquivalentTo(2))
 	h.Eventually(r.syncs).Should(Equal(2), "it is listed anew")
@@ -147,10 +147,10 @@ func TestSuspendedConnectionEndsWithItsReason(t *testing.T) {
 			h, a, key := connected(t, Options{Grace: GraceOptions{Disconnect: time.Hour}})
 			h.watchConfigMaps(key)
 			a.setFault(a.hangAll)
-			h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
+			h.Expect(h.expectState(key, StateDisconnected).InGrace).To(BeTrue())
 			c.change(h, a, key)
 			h.Eventually(func() Status { return h.status(key) }).Should(SatisfyAll(
-				HaveField("Held", false), HaveField("State", c.state), HaveField("Reason", c.reason)))
+				HaveField("InGrace", false), HaveField("State", c.state), HaveField("Reason", c.reason)))
 		})
 	}
 	t.Run("the registration goes", func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestManyTargetsThatAreLostTogetherKeepTheirConnectionsUntilTheyAreBack(t *t
 	}
 	h.Eventually(suspected(1)).Should(Succeed())
 	h.Consistently(func() []Status { return h.cache.List("") }).WithTimeout(7*time.Second).Should(SatisfyAll(HaveLen(n),
-		HaveEach(Or(HaveField("State", StateConnected), HaveField("Held", true)))), "none is given up, however long the grace is over")
+		HaveEach(Or(HaveField("State", StateConnected), HaveField("InGrace", true)))), "none is given up, however long the grace is over")
 	h.Eventually(func() string { return h.status(keys[n-1]).Message }).Should(ContainSubstring("the hub's own network"))
 	h.Expect(h.state(keys[0])).To(Equal(StateConnected))
 
@@ -232,7 +232,7 @@ func TestMassDisconnectEnds(t *testing.T) {
 	}
 	h.Eventually(func() bool { return h.cache.availability.MassDisconnect(time.Now()) }).Should(BeTrue())
 	h.Eventually(func() []Status { return h.cache.List("") }).Should(HaveEach(SatisfyAll(
-		HaveField("State", StateDisconnected), HaveField("Held", false))))
+		HaveField("State", StateDisconnected), HaveField("InGrace", false))))
 	h.Expect(h.cache.availability.MassDisconnect(time.Now())).To(BeFalse())
 }
 
@@ -261,8 +261,8 @@ func TestMassDisconnectsInARowKeepNoConnectionForEver(t *testing.T) {
 	defer close(stop)
 	began := time.Now()
 	a.setFault(a.hangAll)
-	h.Expect(h.expectState(key, StateDisconnected).Held).To(BeTrue())
-	h.Eventually(func() bool { return h.status(key).Held }).Should(BeFalse())
+	h.Expect(h.expectState(key, StateDisconnected).InGrace).To(BeTrue())
+	h.Eventually(func() bool { return h.status(key).InGrace }).Should(BeFalse())
 	h.Expect(time.Since(began)).To(BeNumerically(">", limit), "but for as long as one mass disconnect takes")
 }
 

@@ -195,8 +195,8 @@ type WatchOptions struct {
 // GraceOptions say how long a lost connection may be back.
 type GraceOptions struct {
 	// Disconnect is how long what a target's watches hold is kept ready after the connection was lost: if the target
-	// answers again meanwhile, they go on where they were. Status.Held is true for as long. Default 10s; negative: not at
-	// all.
+	// answers again meanwhile, they go on where they were. Status.InGrace is true for as long. Default 10s; negative: not
+	// at all.
 	Disconnect time.Duration
 	// MassPercent is the share of the connected targets that have to be lost within MassWindow, but at least three, for
 	// the hub to suspect its own network. All lost connections are kept then, for MassLimit at most. Default 20, 1m and

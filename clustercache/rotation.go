@@ -309,7 +309,7 @@ func (t *target) disconnect(conn *connection.Connection, e stateEvent, reason, m
 	}
 	t.closeLost()
 	t.update(func(s *draft) {
-		s.Held = false
+		s.InGrace = false
 		s.transitionTo(e, reason, message)
 		s.NextAttempt = time.Time{}
 		s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""

@@ -36,7 +36,7 @@ func (t *target) sleep() {
 	t.mu.Unlock()
 	t.update(func(s *draft) {
 		s.transitionTo(onHibernated, ReasonHibernated, messageHibernated)
-		s.Held, s.NextAttempt = false, time.Time{}
+		s.InGrace, s.NextAttempt = false, time.Time{}
 	}, event)
 }
 

@@ -148,7 +148,7 @@ func (j *judging) shown() {
 // judge begins a run: it takes the state of the target and what the watches show.
 func (j *judging) judge() {
 	j.work.status, _ = j.clusters.GetStatus(j.work.target)
-	j.work.verdict = j.tracker.Judge(j.work.name)
+	j.work.compared = j.tracker.Judge(j.work.name)
 }
 
 // setApplied writes the condition ResourcesApplied alone.
@@ -317,7 +317,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		},
 		"the target may be back in a moment": {
 			happens: func(j *judging) {
-				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid, Held: true})
+				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid, InGrace: true})
 			},
 			health: kept, rollout: kept,
 		},

@@ -71,13 +71,13 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 	if done, result, err := r.mark(ctx, s); done || err != nil {
 		return done, result, err
 	}
-	s.verdict = r.tracker.Judge(s.name)
+	s.compared = r.tracker.Judge(s.name)
 	if !r.tracker.Known(s.name) {
 		if !isNoted {
 			return goOn()
 		}
 		// A start with nothing in memory: what the watches show decides, as a whole.
-		v := &s.verdict
+		v := &s.compared
 		if (!v.Synced || v.AutoscalersUnknown) && len(v.Failed) == 0 {
 			return r.health.awaitLists(ctx, s)
 		}
@@ -90,11 +90,11 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 		r.tracker.AcceptObserved(s.name, v.Observed)
 		r.tracker.AcceptDone(s.name, v.Missing, s.mr.Status.Resources)
 		s.succeed(s.input)
-		s.verdict = r.tracker.Judge(s.name)
+		s.compared = r.tracker.Judge(s.name)
 		return endWith(r.health.evaluateApplied(ctx, s))
 	}
 	abandoned := r.neighbours.of(ctx, s).abandoned(s.state.yields)
-	s.limitCorrections(slices.Concat(s.verdict.Drifted, s.verdict.Missing, abandoned))
+	s.limitCorrections(slices.Concat(s.compared.Drifted, s.compared.Missing, abandoned))
 	switch {
 	case len(s.todo) > 0:
 		return goOn()
@@ -116,13 +116,13 @@ func (r *reconciler) backOff(ctx context.Context, s *scope) (bool, reconcile.Res
 	if len(s.todo) > 0 || pause == 0 || !s.current || s.status.State != clustercache.StateConnected {
 		return goOn()
 	}
-	s.verdict = r.tracker.Judge(s.name)
-	if slices.ContainsFunc(s.verdict.Missing, func(k inventory.Key) bool { return s.state.awaited[k] }) {
+	s.compared = r.tracker.Judge(s.name)
+	if slices.ContainsFunc(s.compared.Missing, func(k inventory.Key) bool { return s.state.awaited[k] }) {
 		return goOn()
 	}
 	// Objects that never were right are left alone.
 	now := r.clock.Now()
-	drifted := slices.DeleteFunc(slices.Concat(s.verdict.Drifted, s.verdict.Lost), func(k inventory.Key) bool {
+	drifted := slices.DeleteFunc(slices.Concat(s.compared.Drifted, s.compared.Lost), func(k inventory.Key) bool {
 		return s.state.mayCorrect(k, now) > 0
 	})
 	s.pause = pause

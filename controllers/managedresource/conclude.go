@@ -50,7 +50,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 		r.tracker.AwaitShown(ctx, s.name, shownPatience) // or else the health needs a write of its own right afterwards
 	}
 	r.lacks.retry(s, r.enqueue)
-	s.verdict = r.tracker.Judge(s.name)
+	s.compared = r.tracker.Judge(s.name)
 	err := r.status.write(ctx, s, func(d *draft) {
 		d.Resources = inv
 		if !finished {
@@ -80,7 +80,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	}
 	s.state.noteDue = r.clock.Now().Add(noteDelay)
 	// What happened to the objects while they were written was noted, and notified nobody.
-	if v := &s.verdict; v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
+	if v := &s.compared; v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return endWith(reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil)
 	}
 	return endWith(r.notes.writeWhenDue(ctx, s, s.settled()))
@@ -97,8 +97,8 @@ func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions
 		s.succeed(s.input) // what was left to others comes back by events
 		r.lacks.set(s.name, s.target, false)
 		result := s.settled()
-		if s.verdict.Synced {
-			for _, key := range s.verdict.Missing { // or it does not
+		if s.compared.Synced {
+			for _, key := range s.compared.Missing { // or it does not
 				result = forDrift(result, s.correctable(key, r.clock.Now()))
 			}
 		}

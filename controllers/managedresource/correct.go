@@ -243,7 +243,7 @@ func (r *reconciler) concludeCorrection(
 	reason := appliedReason(s.mr)
 	concerned := len(failures) > 0 && reason != resourcesv1alpha1.ReasonApplyFailed || appliedTrue(s.mr) ||
 		reason == resourcesv1alpha1.ReasonOwnedByOther
-	s.verdict = r.tracker.Judge(s.name)
+	s.compared = r.tracker.Judge(s.name)
 	err := r.status.write(ctx, s, func(d *draft) {
 		d.Resources = withUIDs(d.Resources, uids)
 		if len(failures) > 0 {
@@ -277,7 +277,7 @@ func (r *reconciler) concludeCorrection(
 		return reconcile.Result{}, err
 	}
 	// What drifted again meanwhile is looked at when its turn comes.
-	for _, key := range slices.Concat(s.verdict.Drifted, s.verdict.Missing) {
+	for _, key := range slices.Concat(s.compared.Drifted, s.compared.Missing) {
 		s.waitAtMost(s.correctable(key, now))
 	}
 	if s.wait > 0 {

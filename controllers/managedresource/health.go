@@ -66,7 +66,7 @@ func (h *health) awaitLists(ctx context.Context, s *scope) (bool, reconcile.Resu
 	switch {
 	case waited < syncGrace:
 		return endAfter(syncGrace - waited)
-	case waited >= listGrace, slices.ContainsFunc(s.verdict.Missing, mayNotBeDone):
+	case waited >= listGrace, slices.ContainsFunc(s.compared.Missing, mayNotBeDone):
 		return goOn()
 	case waited < startGrace:
 		return endAfter(syncGrace)
@@ -82,7 +82,7 @@ func (h *health) unreachable(ctx context.Context, s *scope) (reconcile.Result, e
 	case clustercache.StateConnecting, clustercache.StateConnected, clustercache.StateHibernated:
 		return reconcile.Result{}, nil
 	}
-	if s.status.Held || h.targets.hibernated(ctx, s.target) {
+	if s.status.InGrace || h.targets.hibernated(ctx, s.target) {
 		return reconcile.Result{}, nil
 	}
 	return h.status.writeOutage(ctx, s, func(d *draft) { d.unreachable(s.target, s.status) })
@@ -191,7 +191,7 @@ func (h *health) snapshot(ctx context.Context, d *draft, s *scope) *conditions.S
 		return nil
 	}
 	subject := view.Subject{
-		ManagedResource: s.name, Cluster: s.target, Resources: d.Resources, Verdict: s.verdict,
+		ManagedResource: s.name, Cluster: s.target, Resources: d.Resources, Comparison: s.compared,
 		Late: func(blind bool) bool { return s.state.blindFor(blind, d.now) >= syncGrace },
 	}
 	s.partial = false
@@ -212,7 +212,7 @@ func (h *health) snapshot(ctx context.Context, d *draft, s *scope) *conditions.S
 		d.answersAgain()
 		return nil // only what was applied is assessed
 	}
-	seen := h.viewer.Look(subject)
+	seen := h.viewer.Collect(subject)
 	s.unjudged, s.explained, s.reading = seen.Unjudged, len(seen.Explained) > 0, seen.Reading
 	return &seen.Snapshot
 }
@@ -229,7 +229,7 @@ func onceApplied(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.O
 func (h *health) askable(ctx context.Context, d *draft, s *scope) bool {
 	status, registered := h.targets.clusters.GetStatus(s.target) // the one that a run began with may be over
 	switch {
-	case !registered, h.targets.hibernated(ctx, s.target), status.Held,
+	case !registered, h.targets.hibernated(ctx, s.target), status.InGrace,
 		status.State == clustercache.StateConnecting, status.State == clustercache.StateHibernated:
 		return false
 	case status.State != clustercache.StateConnected:

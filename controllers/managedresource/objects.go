@@ -33,8 +33,8 @@ type objects struct {
 // begin has what happens to the objects noted instead of notified until tracker.End, and returns which of them are
 // right.
 func (o *objects) begin(s *scope) (right map[inventory.Key]tracker.Accepted) {
-	s.verdict = o.tracker.Judge(s.name)
-	s.present = s.verdict.Observed
+	s.compared = o.tracker.Judge(s.name)
+	s.present = s.compared.Observed
 	right = o.right(s)
 	o.tracker.Begin(s.name)
 	return right
@@ -63,7 +63,7 @@ func (o *objects) right(s *scope) map[inventory.Key]tracker.Accepted {
 		maps.DeleteFunc(right, func(_ inventory.Key, a tracker.Accepted) bool { return !a.Done })
 		return right
 	}
-	verdict := &s.verdict
+	verdict := &s.compared
 	for _, key := range slices.Concat(verdict.Drifted, verdict.Missing, verdict.Unknown) {
 		delete(right, key)
 	}

@@ -52,8 +52,8 @@ type scope struct {
 	status  clustercache.Status // of the target
 	input   string              // what is to be applied, see inputOf
 	current bool                // the versions of all Secrets are known
-	// verdict is how the watches show the objects, compared with how they were applied.
-	verdict tracker.Verdict
+	// compared is how the watches show the objects, compared with how they were applied.
+	compared tracker.Comparison
 	// todo are the objects that are to be corrected; none: everything is to be applied.
 	todo []inventory.Key
 	wait time.Duration // until the next of them may be corrected; zero if none has to wait
@@ -159,7 +159,7 @@ func (s *scope) settled() reconcile.Result {
 		result = sooner(result, notes.Pause)
 	}
 	result = s.withDrift(result)
-	switch v := &s.verdict; {
+	switch v := &s.compared; {
 	case v.Unseen > 0:
 		return sooner(result, tracker.UnseenGrace+time.Second)
 	case !v.Synced || v.PodsUnknown: // the sync is an event; that it takes too long is none
@@ -178,7 +178,7 @@ func (s *scope) settled() reconcile.Result {
 // right wait for the next attempt at everything, and so do those that the run failed at.
 func (s *scope) withDrift(result reconcile.Result, failures ...apply.Outcome) reconcile.Result {
 	now := s.clock.Now()
-	for _, key := range slices.Concat(s.verdict.Drifted, s.verdict.Lost) {
+	for _, key := range slices.Concat(s.compared.Drifted, s.compared.Lost) {
 		if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return o.Key == key }) {
 			result = forDrift(result, s.correctable(key, now))
 		}

@@ -25,10 +25,10 @@ const ownerGrace = 10 * time.Second
 
 // sharers are the other ManagedResources that may have a say in the objects of one, in one cluster.
 type sharers struct {
-	index   *sharing.Index
-	classes map[string]*assignment.Class
-	scope   *scope
-	places  []sharing.Place
+	index     *sharing.Index
+	classes   map[string]*assignment.Class
+	scope     *scope
+	locations []sharing.Location
 	// verified takes those of other namespaces that were verified; possible also those that may be yet, in the beginning
 	// of a term.
 	verified, possible sharing.Verifier
@@ -40,53 +40,53 @@ type neighbours struct {
 	assigner *assignment.Assigner
 }
 
-// of finds the other ManagedResources that have a say in the cluster which one is bound to.
+// of finds the other ManagedResources that count in the cluster which one is bound to.
 func (n *neighbours) of(ctx context.Context, s *scope) *sharers {
 	return n.in(ctx, s, s.boundUID(), s.target)
 }
 
-// in finds those that have a say in the cluster with a UID that is reached through a target. Those that a Gardener
+// in finds those that count in the cluster with a UID that is reached through a target. Those that a Gardener
 // resource manager left to this hub, and that were not reconciled yet, count by their namespace: their objects are
 // where those of their neighbours are.
 func (n *neighbours) in(ctx context.Context, s *scope, uid types.UID, through clustercache.ClusterKey) *sharers {
-	say := func(namespace string) assignment.Say {
-		return n.assigner.SayIn(ctx, namespace, uid, through)
+	access := func(namespace string) assignment.Access {
+		return n.assigner.AccessTo(ctx, namespace, uid, through)
 	}
 	return &sharers{
 		index: n.index, classes: n.assigner.Classes, scope: s,
-		places: []sharing.Place{
+		locations: []sharing.Location{
 			sharing.Cluster(uid), sharing.Unbound{Namespace: s.name.Namespace, Finalizer: s.class.Finalizer},
 		},
-		verified: func(namespace string) bool { return say(namespace) == assignment.FullSay },
-		possible: func(namespace string) bool { return say(namespace) != assignment.NoSay },
+		verified: func(namespace string) bool { return access(namespace) == assignment.HasAccess },
+		possible: func(namespace string) bool { return access(namespace) != assignment.NoAccess },
 	}
 }
 
-// of returns the other ManagedResources that list an object and have a say in it.
+// of returns the other ManagedResources that list an object and count as its owners.
 func (sh *sharers) of(key inventory.Key) []types.NamespacedName { return sh.find(key, sh.verified) }
 
 // owners returns the other ManagedResources that an object may belong to. Those of which it is not known yet whether
-// they have a say count: what is theirs is left as it is meanwhile.
+// they count are included: what is theirs is left as it is meanwhile.
 func (sh *sharers) owners(key inventory.Key) []types.NamespacedName { return sh.find(key, sh.possible) }
 
-// undecided tells whether others list an object of which it is not known yet whether they have a say in it, and none
-// has one for certain.
+// undecided reports whether others list an object of which it is not known yet whether they count, and none
+// counts for certain.
 func (sh *sharers) undecided(key inventory.Key) bool {
 	return len(sh.owners(key)) > 0 && len(sh.of(key)) == 0
 }
 
 func (sh *sharers) find(key inventory.Key, by sharing.Verifier) (others []types.NamespacedName) {
-	for _, place := range sh.places {
-		others = append(others, sh.index.Others(place, key, sh.scope.name, by)...)
+	for _, location := range sh.locations {
+		others = append(others, sh.index.Others(location, key, sh.scope.name, by)...)
 	}
 	return others
 }
 
-// any names one that lists an object for which match is true, or may have a say in it; empty if there is none.
+// any names one that lists an object for which match is true, or may count as its owner; empty if there is none.
 // ManagedResources of other namespaces are not named.
 func (sh *sharers) any(match func(inventory.Key) bool) string {
-	for _, place := range sh.places {
-		if _, by, found := sh.index.Any(place, sh.scope.name, sh.possible, match); found {
+	for _, location := range sh.locations {
+		if _, by, found := sh.index.Any(location, sh.scope.name, sh.possible, match); found {
 			if by.Namespace != sh.scope.name.Namespace {
 				return "a ManagedResource of another namespace"
 			}
@@ -98,7 +98,7 @@ func (sh *sharers) any(match func(inventory.Key) bool) string {
 
 // ownerOf tells whether a live object belongs to another ManagedResource that lists it in the same cluster. Its origin
 // names its last writer; a ManagedResource that does not list it any more, or does not exist, owns nothing, and neither
-// does one that has no say.
+// does one that does not count.
 func (sh *sharers) ownerOf(key inventory.Key, live metav1.Object) (owner types.NamespacedName, owned bool) {
 	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
 	if origin == "" || origin == sh.scope.origin() {
@@ -149,7 +149,7 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 		Disclaim:                     func(k inventory.Key) { sh.index.Decline(s.name, k) },
 		Wanted:                       wanted.Has,
 		GiveUp: func(k inventory.Key) bool {
-			return sh.index.GiveUp(s.name, k, sh.verified, sh.places...)
+			return sh.index.GiveUp(s.name, k, sh.verified, sh.locations...)
 		},
 		HolderIn: func(namespace string) string {
 			return holder(func(k inventory.Key) bool { return k.Namespace == namespace })

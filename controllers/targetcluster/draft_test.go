@@ -82,7 +82,7 @@ func TestLossKeepsItsReasonWhileItsConnectionIsHeld(t *testing.T) {
 		{clustercache.StateDisconnected, clustercache.ReasonUnauthorized, clustercache.ReasonUnauthorized, true},
 		{clustercache.StateDraining, unreachable, unreachable, true},
 	} {
-		status := clustercache.Status{State: test.state, Reason: test.reason, Message: "m", Held: test.held}
+		status := clustercache.Status{State: test.state, Reason: test.reason, Message: "m", InGrace: test.held}
 		NewWithT(t).Expect(withStableReason(status)).To(
 			And(HaveField("Reason", test.reported), HaveField("Message", "m")), "%+v", test)
 	}

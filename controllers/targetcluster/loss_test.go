@@ -155,7 +155,7 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 	lost := func(reason, message string) {
 		each(func(key clustercache.ClusterKey) {
 			status, _ := h.clusters.GetStatus(key)
-			status.State, status.Reason, status.Message, status.Held = clustercache.StateDisconnected, reason, message, true
+			status.State, status.Reason, status.Message, status.InGrace = clustercache.StateDisconnected, reason, message, true
 			h.clusters.SetStatus(status)
 		})
 	}
@@ -226,6 +226,6 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 // connectionGone has a connection held no more.
 func (h *hub) connectionGone(key clustercache.ClusterKey) {
 	status, _ := h.clusters.GetStatus(key)
-	status.Held = false
+	status.InGrace = false
 	h.clusters.SetStatus(status)
 }

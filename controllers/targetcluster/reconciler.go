@@ -271,11 +271,12 @@ func (r *reconciler) sameCluster(key clustercache.ClusterKey,
 	return here, elsewhere
 }
 
-// withStableReason returns a status with the reason that was reported at first. While a connection is held, an attempt
+// withStableReason returns a status with the reason that was reported at first. During the grace period, an attempt
 // to restore it fails for another reason than the probes did: each of hundreds of targets that are lost together would
 // write its status and an event again.
 func withStableReason(status clustercache.Status) clustercache.Status {
-	if status.Held && status.State == clustercache.StateDisconnected && status.Reason == clustercache.ReasonUnreachable {
+	if status.InGrace && status.State == clustercache.StateDisconnected &&
+		status.Reason == clustercache.ReasonUnreachable {
 		status.Reason = clustercache.ReasonProbeFailed
 	}
 	return status

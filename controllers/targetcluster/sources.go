@@ -109,7 +109,7 @@ func (s *sources) changesWhoServes(event clustercache.Event) bool {
 // lost is written already, and other wordings wait longer.
 func (s *sources) onlyWords(event clustercache.Event) bool {
 	status, _ := s.options.Clusters.GetStatus(event.Cluster)
-	return status.Held && len(event.Types) == 1 && event.Has(clustercache.EventProbed)
+	return status.InGrace && len(event.Types) == 1 && event.Has(clustercache.EventProbed)
 }
 
 // observe has the targets reconciled that a change of a TargetCluster concerns.

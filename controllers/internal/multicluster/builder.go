@@ -144,8 +144,8 @@ func (b *Builder) For(objects *Objects) *Builder {
 	})
 }
 
-// Watches has reconciled what follows from a change of some objects. With a nil to nothing follows: the objects are only
-// looked up.
+// Watches has reconciled what follows from a change of some objects. With a nil to nothing follows: the objects are
+// only looked up.
 func (b *Builder) Watches(objects *Objects, to MapFunc) *Builder {
 	b.objects = append(b.objects, watch{objects, to})
 	return b

@@ -227,13 +227,13 @@ func (d *Dispatcher) concerned(ctx context.Context, change sharing.Change) {
 	for _, name := range change.Concerned {
 		if name.Namespace != change.Namespace {
 			through, tracked := d.Tracker.Target(name)
-			cluster, bound := change.Place.(sharing.Cluster)
+			cluster, bound := change.Location.(sharing.Cluster)
 			if !tracked || !bound {
 				continue
 			}
 			does, known := reaches[through]
 			if !known {
-				does = d.Assigner.SayIn(ctx, change.Namespace, types.UID(cluster), through) != assignment.NoSay
+				does = d.Assigner.AccessTo(ctx, change.Namespace, types.UID(cluster), through) != assignment.NoAccess
 				reaches[through] = does
 			}
 			if !does {
@@ -399,14 +399,14 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 	if status.State == clustercache.StateRefused {
 		now.what += " " + status.Message
 	}
-	if status.Held {
+	if status.InGrace {
 		now.held = status.Generation
 	}
 	concerns := status.State != clustercache.StateConnected && was != now
 	for _, t := range event.Types {
 		concerns = concerns || t != clustercache.EventProbed
 	}
-	if status.Held && !event.Has(clustercache.EventRegistered) {
+	if status.InGrace && !event.Has(clustercache.EventRegistered) {
 		concerns = false // what comes of it is not settled, and there is another event when it is
 	}
 	if registered {

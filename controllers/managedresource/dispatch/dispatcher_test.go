@@ -180,12 +180,12 @@ func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
 		queued int
 	}{
 		{"connected", clustercache.Status{State: clustercache.StateConnected}, clustercache.EventConnected, 1},
-		{"lost", clustercache.Status{State: clustercache.StateDisconnected, Held: true}, clustercache.EventDisconnected, 0},
-		{"not back", clustercache.Status{State: clustercache.StateDisconnected, Held: true, Reason: clustercache.ReasonUnreachable}, clustercache.EventProbed, 0},
+		{"lost", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true}, clustercache.EventDisconnected, 0},
+		{"not back", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true, Reason: clustercache.ReasonUnreachable}, clustercache.EventProbed, 0},
 		{"given up", clustercache.Status{State: clustercache.StateDisconnected}, clustercache.EventDisconnected, 1},
 		{"connected again", clustercache.Status{State: clustercache.StateConnected}, clustercache.EventConnected, 1},
-		{"lost again", clustercache.Status{State: clustercache.StateDisconnected, Held: true}, clustercache.EventDisconnected, 0},
-		{"registered anew", clustercache.Status{State: clustercache.StateDisconnected, Held: true}, clustercache.EventRegistered, 1},
+		{"lost again", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true}, clustercache.EventDisconnected, 0},
+		{"registered anew", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true}, clustercache.EventRegistered, 1},
 	} {
 		step.status.Cluster, queue.names = key, nil
 		clusters.SetStatus(step.status)
@@ -199,7 +199,7 @@ func TestWhatIsSettledIsInTheBackgroundWhenItsTargetIsBack(t *testing.T) {
 	key := clustercache.ClusterKey{Namespace: "a", Name: "target"}
 	object := inventory.Key{Kind: "ConfigMap", Namespace: "default", Name: "one"}
 	connected := clustercache.Status{Cluster: key, State: clustercache.StateConnected, Generation: 1}
-	held := clustercache.Status{Cluster: key, State: clustercache.StateDisconnected, Held: true, Generation: 1}
+	held := clustercache.Status{Cluster: key, State: clustercache.StateDisconnected, InGrace: true, Generation: 1}
 	for name, test := range map[string]struct {
 		change     func(mr *resourcesv1alpha1.ManagedResource)
 		pending    bool

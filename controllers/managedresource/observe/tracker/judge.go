@@ -11,8 +11,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// Verdict is the comparison of a ManagedResource's objects with how they were accepted.
-type Verdict struct {
+// Comparison is the comparison of a ManagedResource's objects with how they were accepted.
+type Comparison struct {
 	// Synced is false while the watch of some object did not deliver its first list. Then the rest says nothing about the
 	// objects of that watch, and the ManagedResource is notified when the watch is there.
 	Synced bool
@@ -52,16 +52,16 @@ type Verdict struct {
 }
 
 // Judge compares. A ManagedResource that is not tracked gets an empty, unsynced verdict.
-func (t *Tracker) Judge(mr types.NamespacedName) Verdict { return t.judge(mr, true) }
+func (t *Tracker) Judge(mr types.NamespacedName) Comparison { return t.judge(mr, true) }
 
 // Compare is Judge without the objects themselves, which take more memory than all the rest.
-func (t *Tracker) Compare(mr types.NamespacedName) Verdict { return t.judge(mr, false) }
+func (t *Tracker) Compare(mr types.NamespacedName) Comparison { return t.judge(mr, false) }
 
-func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Verdict {
-	v := Verdict{Synced: true}
+func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Comparison {
+	v := Comparison{Synced: true}
 	tgt, m := t.lock(mr)
 	if m == nil {
-		return Verdict{}
+		return Comparison{}
 	}
 	defer tgt.mu.Unlock()
 	unseenTooLong := t.clock.Now().Add(-UnseenGrace)
@@ -308,8 +308,8 @@ func (t *Tracker) Observed(mr types.NamespacedName, key inventory.Key) (obs *Obs
 	return tgt.observed(o.watch, key)
 }
 
-// WatchOf returns the name of the watch that shows an object of a ManagedResource, as in Verdict.Failed; "" if there is
-// none.
+// WatchOf returns the name of the watch that shows an object of a ManagedResource, as in Comparison.Failed; "" if there
+// is none.
 func (t *Tracker) WatchOf(mr types.NamespacedName, key inventory.Key) string {
 	tgt := t.of(mr)
 	if tgt == nil {

@@ -49,7 +49,7 @@ type Options struct {
 
 // UnseenGrace is how long a synced watch may take to show a write. What it does not show by then is taken for changed
 // or gone, and the live object decides. Nothing that a watch shows of before the write is taken for the present state,
-// however long it goes on (Verdict.Outdated).
+// however long it goes on (Comparison.Outdated).
 const UnseenGrace = 30 * time.Second
 
 // mostKinds is how many kinds are remembered with their watches. A fleet has some hundred.

@@ -31,8 +31,8 @@ type Subject struct {
 	ManagedResource types.NamespacedName
 	Cluster         clustercache.ClusterKey
 	Resources       []resourcesv1alpha1.ObjectReference
-	// Verdict is how the watches show the objects, compared with how they were accepted.
-	Verdict tracker.Verdict
+	// Comparison is how the watches show the objects, compared with how they were accepted.
+	Comparison tracker.Comparison
 	// Applied is true if all of them were applied. Then an object that was not accepted since the start has to be
 	// compared first; else some may be left from before.
 	Applied bool
@@ -53,9 +53,9 @@ type View struct {
 	Reading   bool
 }
 
-// Look collects the state of each object.
-func (v *Viewer) Look(s Subject) *View {
-	judged := &s.Verdict
+// Collect collects the state of each object.
+func (v *Viewer) Collect(s Subject) *View {
+	judged := &s.Comparison
 	blind := !judged.Synced || judged.PodsUnknown
 	l := &collector{
 		Viewer: v, subject: s, judged: judged,
@@ -101,7 +101,7 @@ func (v *Viewer) Look(s Subject) *View {
 type collector struct {
 	*Viewer
 	subject Subject
-	judged  *tracker.Verdict
+	judged  *tracker.Comparison
 	view    *View
 
 	missing, outdated map[inventory.Key]bool

@@ -78,8 +78,8 @@ func (l *looking) synced() {
 }
 
 func (l *looking) look() *view.View {
-	return l.Look(view.Subject{
-		ManagedResource: mr, Cluster: cluster, Resources: l.refs, Verdict: l.Tracker.Judge(mr),
+	return l.Collect(view.Subject{
+		ManagedResource: mr, Cluster: cluster, Resources: l.refs, Comparison: l.Tracker.Judge(mr),
 		Late: func(bool) bool { return l.late },
 	})
 }

@@ -5,7 +5,7 @@
 // of a class that the operator opened for its namespace by a selector. Nothing written on the ManagedResource widens
 // that: labels choose among the candidates, and the UID mark only says where objects were left.
 //
-// The same boundary decides whose lists count when objects are deleted (SayIn). Within a namespace all do. Between
+// The same boundary decides whose lists count when objects are deleted (AccessTo). Within a namespace all do. Between
 // namespaces the hub must have seen both reach the cluster: by a class of the operator, or by registrations that led to
 // one API server, identified by its address and certificates, which accepted the credentials of both. A UID proves
 // nothing, for a server may claim any. In the beginning of a term, while registrations connect for the first time,

@@ -13,29 +13,31 @@ import (
 // as unreachable. With a thousand targets the first connections take less than a minute.
 const settlePeriod = 2 * time.Minute
 
-// Say is whether what the ManagedResources of a namespace list counts for the objects of another namespace.
-type Say int
+// Access is whether what the ManagedResources of a namespace list counts for the objects of another namespace.
+type Access int
 
 const (
-	// NoSay is for namespaces of which the hub did not verify that they reach the cluster.
-	NoSay Say = iota
-	// SayUnknown is for namespaces that may turn out to reach it, in the beginning of a term.
-	SayUnknown
-	// FullSay is for namespaces that reach it.
-	FullSay
+	// NoAccess is for namespaces of which the hub did not verify that they reach the cluster.
+	NoAccess Access = iota
+	// AccessUnknown is for namespaces that may turn out to reach it, in the beginning of a term.
+	AccessUnknown
+	// HasAccess is for namespaces that reach it.
+	HasAccess
 )
 
-// SayIn reports whether what the ManagedResources of a namespace list in the cluster with a UID counts for others that
-// work there through a target. Nothing that is written on them decides that, and neither does a UID alone, for any
-// server can claim any. A namespace has a say in a cluster
+// AccessTo reports whether what the ManagedResources of a namespace list in the cluster with a UID counts for others
+// that work there through a target. Nothing that is written on them decides that, and neither does a UID alone, for any
+// server can claim any. A namespace has access to a cluster
 //
 //   - if the operator opened a class for it whose target is the same, or was seen to be that cluster,
 //   - or if a registration of its own is the same target, or was seen to lead to that cluster at the same API server,
 //     which accepted its credential and is identified by its address and its certificates.
 //
 // It answers from memory.
-func (c *Assigner) SayIn(ctx context.Context, namespace string, uid types.UID, through clustercache.ClusterKey) Say {
-	say := NoSay
+func (c *Assigner) AccessTo(
+	ctx context.Context, namespace string, uid types.UID, through clustercache.ClusterKey,
+) Access {
+	access := NoAccess
 	for _, class := range c.Classes {
 		fixed := class.FixedTarget()
 		st, ok := c.Clusters.GetStatus(fixed)
@@ -44,31 +46,31 @@ func (c *Assigner) SayIn(ctx context.Context, namespace string, uid types.UID, t
 		}
 		switch selected, err := c.selects(ctx, class, namespace); {
 		case err != nil:
-			say = SayUnknown
+			access = AccessUnknown
 		case !selected:
 		case st.UID == uid || fixed == through:
-			return FullSay
+			return HasAccess
 		case c.settling():
-			say = SayUnknown
+			access = AccessUnknown
 		}
 	}
 	if through.Namespace != "" && through.Namespace == namespace {
-		return FullSay
+		return HasAccess
 	}
 	at, ok := c.Clusters.GetStatus(through)
 	if !ok || at.Server == "" {
-		return say
+		return access
 	}
 	for _, st := range c.Clusters.List(namespace) {
 		switch {
 		case st.Server != at.Server:
 		case st.UID == uid:
-			return FullSay
+			return HasAccess
 		case mayConnect(st) && c.settling():
-			say = SayUnknown
+			access = AccessUnknown
 		}
 	}
-	return say
+	return access
 }
 
 // mayConnect reports whether a registration that was not connected yet has not been refused so far.

@@ -38,23 +38,23 @@ func TestSayIn(t *testing.T) {
 		labels  map[string]string // of the other namespace
 		through clustercache.ClusterKey
 		began   time.Duration // how long ago the term began
-		want    assignment.Say
+		want    assignment.Access
 	}{
-		"no registration":                         {want: assignment.NoSay},
-		"another server with the UID":             {others: registered("evil", "uid", connected), want: assignment.NoSay},
-		"a server that cannot be identified":      {others: registered("", "uid", connected), want: assignment.NoSay},
-		"the same server":                         {others: registered("api", "uid", connected), want: assignment.FullSay},
-		"the same server, lost now":               {others: registered("api", "uid", lost), want: assignment.FullSay},
-		"the same address, never connected":       {others: registered("api", "", lost), began: time.Hour, want: assignment.NoSay},
-		"the same address, at a start":            {others: registered("api", "", connecting), want: assignment.SayUnknown},
-		"the same address, lost at a start":       {others: registered("api", "", lost), want: assignment.SayUnknown},
-		"the same address, denied at a start":     {others: denied, want: assignment.NoSay},
-		"another address, at a start":             {others: registered("evil", "", connecting), want: assignment.NoSay},
-		"a refused registration, at a start":      {others: registered("api", "", refused), want: assignment.NoSay},
-		"an operator's class with another target": {labels: gardens, want: assignment.NoSay},
-		"an operator's class with this target":    {labels: gardens, through: garden, want: assignment.FullSay},
-		"no class with this target":               {through: garden, want: assignment.NoSay},
-		"a class whose target is this cluster":    {labels: seeds, want: assignment.FullSay},
+		"no registration":                         {want: assignment.NoAccess},
+		"another server with the UID":             {others: registered("evil", "uid", connected), want: assignment.NoAccess},
+		"a server that cannot be identified":      {others: registered("", "uid", connected), want: assignment.NoAccess},
+		"the same server":                         {others: registered("api", "uid", connected), want: assignment.HasAccess},
+		"the same server, lost now":               {others: registered("api", "uid", lost), want: assignment.HasAccess},
+		"the same address, never connected":       {others: registered("api", "", lost), began: time.Hour, want: assignment.NoAccess},
+		"the same address, at a start":            {others: registered("api", "", connecting), want: assignment.AccessUnknown},
+		"the same address, lost at a start":       {others: registered("api", "", lost), want: assignment.AccessUnknown},
+		"the same address, denied at a start":     {others: denied, want: assignment.NoAccess},
+		"another address, at a start":             {others: registered("evil", "", connecting), want: assignment.NoAccess},
+		"a refused registration, at a start":      {others: registered("api", "", refused), want: assignment.NoAccess},
+		"an operator's class with another target": {labels: gardens, want: assignment.NoAccess},
+		"an operator's class with this target":    {labels: gardens, through: garden, want: assignment.HasAccess},
+		"no class with this target":               {through: garden, want: assignment.NoAccess},
+		"a class whose target is this cluster":    {labels: seeds, want: assignment.HasAccess},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -90,13 +90,13 @@ func TestSayIn(t *testing.T) {
 				through = tc.through
 			}
 			st, _ := clusters.GetStatus(through)
-			g.Expect(claims.SayIn(context.Background(), "other", st.UID, through)).To(Equal(tc.want))
+			g.Expect(claims.AccessTo(context.Background(), "other", st.UID, through)).To(Equal(tc.want))
 		})
 	}
 }
 
 // In the beginning it is not known which cluster the operator's target is.
-func TestSayInAClusterThatMayBeTheOperatorsTarget(t *testing.T) {
+func TestAccessToAClusterThatMayBeTheOperatorsTarget(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	clusters := fake.New(nil)
@@ -116,8 +116,8 @@ func TestSayInAClusterThatMayBeTheOperatorsTarget(t *testing.T) {
 		Reader: fakeclient.NewClientBuilder().WithObjects(
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}).Build(),
 	}
-	say := func() assignment.Say { return claims.SayIn(context.Background(), "other", "uid", victims) }
-	g.Expect(say()).To(Equal(assignment.SayUnknown))
+	access := func() assignment.Access { return claims.AccessTo(context.Background(), "other", "uid", victims) }
+	g.Expect(access()).To(Equal(assignment.AccessUnknown))
 	clock.SetTime(began.Add(time.Hour))
-	g.Expect(say()).To(Equal(assignment.NoSay))
+	g.Expect(access()).To(Equal(assignment.NoAccess))
 }

@@ -8,8 +8,8 @@
 //
 // What a ManagedResource says of itself, by annotation, finalizer or status, is a claim. Within its namespace it
 // counts, because who may write one ManagedResource there may write the others. For other namespaces it counts only if
-// a Verifier says that the hub itself saw the namespace reach the place (package assignment, Claims.SayIn). Places of
-// different kinds are of different types, so that no text can be taken for another kind of place.
+// a Verifier says that the hub itself saw the namespace reach the location (package assignment, Assigner.AccessTo).
+// Locations of different kinds are of different types, so that no text can be taken for another kind of location.
 //
 // The rules for an object of two ManagedResources: the one that listed it last takes it, the other stops writing it and
 // says so; neither deletes it while the other lists it (Index.Others). One that is being deleted, and does not keep its

@@ -64,10 +64,10 @@ func TestVerifierIsAskedOnce(t *testing.T) {
 	g.Expect(asked).To(Equal(3))
 }
 
-// No annotation can be mistaken for the place of ManagedResources that are not bound, former representations included.
+// No annotation can be mistaken for the location of ManagedResources that are not bound, former representations included.
 func TestPlacesOfDifferentKindsAreNeverTheSame(t *testing.T) {
 	g := NewWithT(t)
-	g.Expect(sharing.Place(sharing.Cluster(""))).NotTo(Equal(sharing.Place(sharing.Unbound{})))
+	g.Expect(sharing.Location(sharing.Cluster(""))).NotTo(Equal(sharing.Location(sharing.Unbound{})))
 	x := sharing.NewIndex()
 	finalizer := resourcesv1alpha1.FinalizerBase
 	unbound := mr(a, 1, "both")

@@ -16,9 +16,9 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// Place is where objects are: in a Cluster, or where those of Unbound ManagedResources are. Places of different types
-// are never the same, whatever is in them.
-type Place interface{ isPlace() }
+// Location is where objects are: in a Cluster, or where those of Unbound ManagedResources are. Locations of different
+// types are never the same, whatever is in them.
+type Location interface{ isLocation() }
 
 // Cluster is the cluster whose kube-system namespace has a UID, as a ManagedResource says by its annotation. A Verifier
 // knows whether that is true.
@@ -28,10 +28,10 @@ type Cluster types.UID
 // cluster by this hub: a Gardener resource manager of that class applied them.
 type Unbound struct{ Namespace, Finalizer string }
 
-func (Cluster) isPlace() {}
-func (Unbound) isPlace() {}
+func (Cluster) isLocation() {}
+func (Unbound) isLocation() {}
 
-// Verifier reports whether the hub itself verified that the ManagedResources of a namespace reach the place that is
+// Verifier reports whether the hub itself verified that the ManagedResources of a namespace reach the location that is
 // asked about. It is only asked about namespaces other than that of the ManagedResource concerned, must answer from
 // memory, and must not call the Index. A nil Verifier knows of none.
 type Verifier func(namespace string) bool
@@ -40,10 +40,10 @@ type Verifier func(namespace string) bool
 type Index struct {
 	mu    sync.RWMutex
 	lists map[types.NamespacedName]*list
-	// objects are the ManagedResources that list an object of a place, and namespaces those that list any, by
+	// objects are the ManagedResources that list an object of a location, and namespaces those that list any, by
 	// their namespaces.
-	objects    map[Place]map[handle][]types.NamespacedName
-	namespaces map[Place]map[string]map[types.NamespacedName]struct{}
+	objects    map[Location]map[handle][]types.NamespacedName
+	namespaces map[Location]map[string]map[types.NamespacedName]struct{}
 }
 
 // handle is a key in little memory: nearly all clusters have objects of the same names.
@@ -53,7 +53,7 @@ type handle = unique.Handle[inventory.Key]
 type list struct {
 	uid             types.UID
 	resourceVersion string
-	place           Place    // nil for none
+	location        Location // nil for none
 	keys            []handle // in the order of the keys
 	// leaving is true if it deletes its objects itself.
 	leaving bool
@@ -68,13 +68,13 @@ func (l *list) wants(key inventory.Key) bool { return !l.leaving && !l.givenUp[k
 func NewIndex() *Index {
 	return &Index{
 		lists:      map[types.NamespacedName]*list{},
-		objects:    map[Place]map[handle][]types.NamespacedName{},
-		namespaces: map[Place]map[string]map[types.NamespacedName]struct{}{},
+		objects:    map[Location]map[handle][]types.NamespacedName{},
+		namespaces: map[Location]map[string]map[types.NamespacedName]struct{}{},
 	}
 }
 
-// placeOf is the place of the objects of a ManagedResource by its own account, nil if there is none.
-func placeOf(mr *resourcesv1alpha1.ManagedResource) Place {
+// locationOf is the location of the objects of a ManagedResource by what it says itself, nil if there is none.
+func locationOf(mr *resourcesv1alpha1.ManagedResource) Location {
 	if uid := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]; uid != "" {
 		return Cluster(uid)
 	}
@@ -90,8 +90,8 @@ func placeOf(mr *resourcesv1alpha1.ManagedResource) Place {
 type Change struct {
 	// Namespace is that of the ManagedResource.
 	Namespace string
-	// Place is where it listed it, nil for nowhere.
-	Place Place
+	// Location is where it listed it, nil for nowhere.
+	Location Location
 	// Concerned are the other ManagedResources that list something of it, in order. Those of other namespaces are
 	// concerned only as far as a Verifier confirms it.
 	Concerned []types.NamespacedName
@@ -102,10 +102,10 @@ type Change struct {
 func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) Change {
 	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
 	now := &list{
-		uid: mr.UID, resourceVersion: mr.ResourceVersion, place: placeOf(mr),
+		uid: mr.UID, resourceVersion: mr.ResourceVersion, location: locationOf(mr),
 		leaving: mr.DeletionTimestamp != nil && (mr.Spec.KeepObjects == nil || !*mr.Spec.KeepObjects),
 	}
-	if now.place != nil {
+	if now.location != nil {
 		now.keys = make([]handle, 0, len(mr.Status.Resources))
 		for i := range mr.Status.Resources {
 			now.keys = append(now.keys, unique.Make(inventory.KeyOf(mr.Status.Resources[i])))
@@ -121,35 +121,35 @@ func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) Change {
 	}
 	x.lists[name] = now
 	if before == nil {
-		x.add(name, now.place, now.keys)
+		x.add(name, now.location, now.keys)
 		return Change{}
 	}
 	if before.uid == now.uid {
 		now.givenUp = before.givenUp
 	}
-	if before.place == now.place && slices.Equal(before.keys, now.keys) {
+	if before.location == now.location && slices.Equal(before.keys, now.keys) {
 		now.keys = before.keys // one copy
 		if now.leaving && !before.leaving {
-			return x.change(name, now.place, now.keys)
+			return x.change(name, now.location, now.keys)
 		}
 		return Change{}
 	}
 	gone := before.keys
-	if before.place == now.place {
+	if before.location == now.location {
 		gone = without(before.keys, now.keys)
-		x.remove(name, before.place, gone)
-		x.add(name, now.place, without(now.keys, before.keys))
+		x.remove(name, before.location, gone)
+		x.add(name, now.location, without(now.keys, before.keys))
 		if len(now.keys) > 0 {
-			x.enter(name, now.place)
+			x.enter(name, now.location)
 		}
 	} else {
-		x.remove(name, before.place, gone)
-		x.add(name, now.place, now.keys)
+		x.remove(name, before.location, gone)
+		x.add(name, now.location, now.keys)
 	}
 	if now.leaving && !before.leaving {
 		gone = before.keys
 	}
-	return x.change(name, before.place, gone)
+	return x.change(name, before.location, gone)
 }
 
 // Forget drops a ManagedResource that does not exist any more, and returns what that changes for others. uid is that of
@@ -162,19 +162,19 @@ func (x *Index) Forget(name types.NamespacedName, uid types.UID) Change {
 		return Change{}
 	}
 	delete(x.lists, name)
-	x.remove(name, before.place, before.keys)
-	return x.change(name, before.place, before.keys)
+	x.remove(name, before.location, before.keys)
+	return x.change(name, before.location, before.keys)
 }
 
-// Others returns, sorted, the ManagedResources but one that list an object in a place and count as its owners: those of
-// its namespace, and those of namespaces that were verified.
-func (x *Index) Others(place Place, key inventory.Key, except types.NamespacedName,
+// Others returns, sorted, the ManagedResources but one that list an object in a location and count as its owners: those
+// of its namespace, and those of namespaces that were verified.
+func (x *Index) Others(location Location, key inventory.Key, except types.NamespacedName,
 	verified Verifier) []types.NamespacedName {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	counts := countsFor(except, verified)
 	var others []types.NamespacedName
-	for _, name := range x.objects[place][unique.Make(key)] {
+	for _, name := range x.objects[location][unique.Make(key)] {
 		if name != except && x.lists[name].wants(key) && counts(name) {
 			others = append(others, name)
 		}
@@ -197,15 +197,15 @@ func countsFor(who types.NamespacedName, verified Verifier) func(types.Namespace
 	}
 }
 
-// GiveUp reports whether another ManagedResource lists an object in one of the places and counts as its owner, and if
-// so, that this one has none any more. If two give up an object at the same time, one of them learns that it is the
+// GiveUp reports whether another ManagedResource lists an object in one of the locations and counts as its owner, and
+// if so, that this one has none any more. If two give up an object at the same time, one of them learns that it is the
 // last.
-func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, verified Verifier, places ...Place) bool {
+func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, verified Verifier, locations ...Location) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	h, counts := unique.Make(key), countsFor(name, verified)
-	for _, place := range places {
-		for _, other := range x.objects[place][h] {
+	for _, location := range locations {
+		for _, other := range x.objects[location][h] {
 			if other == name || !x.lists[other].wants(key) || !counts(other) {
 				continue
 			}
@@ -244,14 +244,14 @@ func (x *Index) Keep(name types.NamespacedName) {
 	}
 }
 
-// Any returns the first, in order, of the objects of a place for which match is true and that a ManagedResource other
-// than one lists and has a say in, with that ManagedResource. It walks over everything that is listed there by those
-// that count; what namespaces list that were not verified costs nothing.
-func (x *Index) Any(place Place, except types.NamespacedName, verified Verifier, match func(inventory.Key) bool) (
+// Any returns the first, in order, of the objects of a location for which match is true and that a ManagedResource
+// other than one lists and has a say in, with that ManagedResource. It walks over everything that is listed there by
+// those that count; what namespaces list that were not verified costs nothing.
+func (x *Index) Any(location Location, except types.NamespacedName, verified Verifier, match func(inventory.Key) bool) (
 	key inventory.Key, by types.NamespacedName, found bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	for namespace, names := range x.namespaces[place] {
+	for namespace, names := range x.namespaces[location] {
 		if namespace != except.Namespace && (verified == nil || !verified(namespace)) {
 			continue
 		}
@@ -285,35 +285,35 @@ func (x *Index) Len() (managedResources, objects int) {
 	return len(x.lists), objects
 }
 
-func (x *Index) add(name types.NamespacedName, place Place, keys []handle) {
+func (x *Index) add(name types.NamespacedName, location Location, keys []handle) {
 	if len(keys) == 0 {
 		return
 	}
-	x.enter(name, place)
-	objects := x.objects[place]
+	x.enter(name, location)
+	objects := x.objects[location]
 	if objects == nil {
 		objects = make(map[handle][]types.NamespacedName, len(keys))
-		x.objects[place] = objects
+		x.objects[location] = objects
 	}
 	for _, key := range keys {
 		objects[key] = append(objects[key], name)
 	}
 }
 
-// enter notes that a ManagedResource lists something in a place.
-func (x *Index) enter(name types.NamespacedName, place Place) {
-	if x.namespaces[place] == nil {
-		x.namespaces[place] = map[string]map[types.NamespacedName]struct{}{}
+// enter notes that a ManagedResource lists something in a location.
+func (x *Index) enter(name types.NamespacedName, location Location) {
+	if x.namespaces[location] == nil {
+		x.namespaces[location] = map[string]map[types.NamespacedName]struct{}{}
 	}
-	if x.namespaces[place][name.Namespace] == nil {
-		x.namespaces[place][name.Namespace] = map[types.NamespacedName]struct{}{}
+	if x.namespaces[location][name.Namespace] == nil {
+		x.namespaces[location][name.Namespace] = map[types.NamespacedName]struct{}{}
 	}
-	x.namespaces[place][name.Namespace][name] = struct{}{}
+	x.namespaces[location][name.Namespace][name] = struct{}{}
 }
 
 // remove takes keys out. A ManagedResource that still lists others enters again.
-func (x *Index) remove(name types.NamespacedName, place Place, keys []handle) {
-	objects := x.objects[place]
+func (x *Index) remove(name types.NamespacedName, location Location, keys []handle) {
+	objects := x.objects[location]
 	for _, key := range keys {
 		left := slices.DeleteFunc(objects[key], func(n types.NamespacedName) bool { return n == name })
 		if len(left) == 0 {
@@ -323,29 +323,31 @@ func (x *Index) remove(name types.NamespacedName, place Place, keys []handle) {
 		}
 	}
 	if objects != nil && len(objects) == 0 {
-		delete(x.objects, place)
+		delete(x.objects, location)
 	}
-	namespaces := x.namespaces[place]
+	namespaces := x.namespaces[location]
 	delete(namespaces[name.Namespace], name)
 	if len(namespaces[name.Namespace]) == 0 {
 		delete(namespaces, name.Namespace)
 	}
 	if namespaces != nil && len(namespaces) == 0 {
-		delete(x.namespaces, place)
+		delete(x.namespaces, location)
 	}
 }
 
 // change is that a ManagedResource does not list some keys any more, or leaves them to others.
-func (x *Index) change(name types.NamespacedName, place Place, keys []handle) Change {
+func (x *Index) change(name types.NamespacedName, location Location, keys []handle) Change {
 	names := map[types.NamespacedName]bool{}
 	for _, key := range keys {
-		for _, other := range x.objects[place][key] {
+		for _, other := range x.objects[location][key] {
 			if other != name {
 				names[other] = true
 			}
 		}
 	}
-	return Change{Namespace: name.Namespace, Place: place, Concerned: slices.SortedFunc(maps.Keys(names), compareNames)}
+	return Change{
+		Namespace: name.Namespace, Location: location, Concerned: slices.SortedFunc(maps.Keys(names), compareNames),
+	}
 }
 
 // without returns the sorted keys of a that are not in the sorted b.

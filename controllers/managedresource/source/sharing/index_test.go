@@ -53,7 +53,7 @@ func TestOthers(t *testing.T) {
 	g.Expect([]int{managedResources, objects}).To(Equal([]int{3, 5}))
 }
 
-func TestWhoHasNoSay(t *testing.T) {
+func TestWhoHasNoAccess(t *testing.T) {
 	deleting := func(version int, keep bool) *resourcesv1alpha1.ManagedResource {
 		m := mr(b, version, "both")
 		m.DeletionTimestamp, m.Spec.KeepObjects = &metav1.Time{}, &keep
