@@ -12,10 +12,10 @@
 //   - Per target: its client bounds the rate and the number of calls in flight, and a target that is down is not
 //     called (package clustercache). This queue bounds how many items of a flow, the work for one target, are in
 //     flight (Options.MaxInFlight).
-//   - Per class: seats (Options.Seats) bound how many runs compute at the same time. A run has a seat from the start
-//     until it first waits for its target; then it gives it up (Yield), and from then on it costs a goroutine and
-//     nothing that others need. So targets that hang cannot keep seats. The number of goroutines is the one bound on
-//     waiting runs, and generous.
+//   - Per class: seats (Options.Seats) bound how many runs are at work at the same time. A run has a seat from the start
+//     and as long as its target answers (AwaitAnswers). When it has waited for an answer for a while, 10 ms to a second,
+//     it gives the seat up, and from then on it costs a goroutine and nothing that others need. So targets that hang or
+//     are far away cannot keep seats. The number of goroutines is the one bound on waiting runs, and generous.
 //   - For the whole hub: semaphores bound what takes memory or would be done for all targets at once, such as decoded
 //     bundles, large answers, dials and lists (package semaphore).
 //   - Per object: a failed run is repeated after a pause that grows.
@@ -48,8 +48,8 @@
 // Across flows, priority counts only by level. The alternative, priority first and fairness second, lets one busy
 // target starve the rest.
 //
-// What a run computes after it gave up its seat is not rationed: it shares the processors with those that have seats,
-// which slows these down, so that fewer runs start.
+// What a run computes after it gave up its seat is not rationed. If all runs gave it up at their first call, a fleet
+// that starts would work on all its targets at once, at twice the cost of an object and of memory.
 //
 // A flow is chosen when an item becomes ready, not when it is handed out. If the flow of an item changes, the item
 // stays where it is until it is added again.

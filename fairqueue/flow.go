@@ -1,6 +1,11 @@
 package fairqueue
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
 
 // entry is an item in the queue. It is in exactly one of three places: ready in a flow, among the delayed, or, if the
 // item is in flight, held back until Done.
@@ -101,4 +106,9 @@ type work[R comparable] struct {
 	level  level
 	since  time.Time
 	seated bool
+	// timer runs while it has a seat and calls its target. answered is the time of the last answer, in nanoseconds, and
+	// silent is true from when it gave up its seat for want of one until one comes.
+	timer    clock.Timer
+	answered atomic.Int64
+	silent   atomic.Bool
 }

@@ -47,7 +47,7 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 		return fmt.Sprintf("fine-%d", i)
 	}
 
-	ends := map[string]time.Time{} // of the runs that workers are at
+	began, ends := map[string]time.Time{}, map[string]time.Time{} // of the runs that workers are at
 	hangs := func(item string, since time.Duration) bool { return since >= 0 && strings.HasPrefix(item, "hanging") }
 	// run lets time go by. since is when targets began to hang, as seen from the beginning.
 	run := func(since time.Duration) (p99 time.Duration, busiest int) {
@@ -62,10 +62,16 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 				if !clock.Now().Before(end) {
 					q.Done(item)
 					delete(ends, item)
+					delete(began, item)
 				}
 			}
-			for item := range ends {
-				Yield(q.Context(t.Context(), item)) // each has computed for a tick, and waits for its target now
+			for item, end := range ends {
+				if end.Sub(began[item]) > service { // the target is silent
+					q.inFlight[item].answered.Store(began[item].UnixNano())
+					if clock.Since(began[item]) >= q.patience {
+						q.listen(q.inFlight[item])
+					}
+				}
 			}
 			if random.IntN(100) < 40 { // 40 edits a second
 				q.AddWithOpts(priority(50), name(hanging+random.IntN(flows-hanging))+"/edited")
@@ -83,7 +89,7 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 					q.Done(item)
 					continue
 				}
-				ends[item] = clock.Now().Add(took)
+				began[item], ends[item] = clock.Now(), clock.Now().Add(took)
 			}
 			busiest = max(busiest, len(ends))
 			clock.Step(tick)

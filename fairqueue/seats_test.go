@@ -2,7 +2,9 @@ package fairqueue
 
 import (
 	"context"
+	"net/http/httptrace"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -49,4 +51,44 @@ func TestYieldWithoutAQueueDoesNothing(t *testing.T) {
 	q, _ := newTestQueue(t, Options[string]{Seats: 1})
 	Yield(q.Context(t.Context(), "unknown/0"))
 	NewWithT(t).Expect(faults(q)).To(BeEmpty())
+}
+
+// answer is what net/http does when an answer to a call with the context arrives.
+func answer(ctx context.Context) { httptrace.ContextClientTrace(ctx).GotFirstResponseByte() }
+
+func TestWorkKeepsItsSeatWhileItsTargetAnswers(t *testing.T) {
+	g := NewWithT(t)
+	q, clock := newTestQueue(t, Options[string]{Seats: 1, Workers: 10})
+	for _, item := range []string{"a/0", "b/0", "c/0"} {
+		q.Add(item)
+	}
+	g.Expect(take(q)).To(Equal([]string{"a/0"}))
+	ofA := q.Context(t.Context(), "a/0")
+	clock.Step(time.Minute)
+	g.Expect(take(q)).To(BeEmpty(), "it computes")
+	AwaitAnswers(ofA)
+	for range 10 {
+		clock.Step(patience - time.Millisecond)
+		answer(ofA)
+		clock.Step(time.Millisecond)
+		g.Eventually(clock.HasWaiters).Should(BeTrue(), "it listens on")
+		g.Expect(take(q)).To(BeEmpty(), "the target answers")
+	}
+	AwaitAnswers(ofA)
+	clock.Step(patience)
+	g.Eventually(func() []string { return take(q) }).Should(Equal([]string{"b/0"}), "the target is silent")
+	g.Expect(q.patience).To(Equal(patience / 2))
+	answer(ofA)
+	answer(ofA)
+	g.Expect(q.patience).To(Equal(patience), "it was slow")
+	q.Done("a/0")
+	g.Expect(take(q)).To(BeEmpty(), "it had no second seat")
+
+	AwaitAnswers(q.Context(t.Context(), "b/0"))
+	q.Done("b/0")
+	g.Expect(take(q)).To(Equal([]string{"c/0"}))
+	clock.Step(time.Minute)
+	g.Expect(q.seated).To(Equal(1), "what is done has no seat to give up")
+	g.Expect(clock.HasWaiters()).To(BeFalse())
+	g.Expect(faults(q)).To(BeEmpty())
 }

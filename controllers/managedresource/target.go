@@ -65,9 +65,10 @@ func (t *targets) identityKnown(ctx context.Context, key clustercache.ClusterKey
 }
 
 // access returns the clients of a target that is known to be the cluster with a UID. If it is another one meanwhile, it
-// counts as not connected. A run calls it before it waits for the target, so the run gives up its seat.
+// counts as not connected. A run calls it before it calls the target, and from then on keeps its seat only while the
+// target answers.
 func (t *targets) access(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (apply.Target, error) {
-	fairqueue.Yield(ctx)
+	fairqueue.AwaitAnswers(ctx)
 	metadataClient, err := t.clusters.GetMetadataClient(ctx, key)
 	if err != nil {
 		return apply.Target{}, err
