@@ -87,6 +87,9 @@ type Options struct {
 	// may do. Such an error says nothing about the target: it is a reason neither to consider it lost nor to stop calling
 	// it. Nil: no call fails like that.
 	Fenced func(err error) bool
+	// Calling is called with the context of each call of a consumer, watches excepted, and what it returns when the call
+	// has ended. It must return quickly. Nil: nobody is interested.
+	Calling func(ctx context.Context) (answered func())
 
 	// UserAgent of all calls. Default "trellis".
 	UserAgent string

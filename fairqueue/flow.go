@@ -102,13 +102,17 @@ func (f *flow[R]) oldest(now time.Time) (oldest time.Duration) {
 
 // work is an item in flight.
 type work[R comparable] struct {
+	queue  *Queue[R]
 	flow   *flow[R]
 	level  level
 	since  time.Time
 	seated bool
-	// timer runs while it has a seat and calls its target. answered is the time of the last answer, in nanoseconds, and
-	// silent is true from when it gave up its seat for want of one until one comes.
-	timer    clock.Timer
-	answered atomic.Int64
-	silent   atomic.Bool
+	// timer runs while it has a seat and has called its target, which listening says. calls is how many calls are not
+	// answered, and heard the time of the last answer, or of the first call without one, in nanoseconds. silent is true
+	// from when it gave up its seat for want of an answer until one comes.
+	timer     clock.Timer
+	listening atomic.Bool
+	calls     atomic.Int32
+	heard     atomic.Int64
+	silent    atomic.Bool
 }

@@ -26,8 +26,8 @@ type Options[R comparable] struct {
 	// Changes is the priority from which on an item is of the level of changes. Those below, down to zero, are of the
 	// level of upkeep. Zero: all of them are changes.
 	Changes int
-	// Seats is how many items in flight may have a seat: all do until they Yield, or their target is silent after
-	// AwaitAnswers. Zero: there are no seats.
+	// Seats is how many items in flight may have a seat: all do until they Yield, or none of their Calls is
+	// answered for some time. Zero: there are no seats.
 	Seats int
 	// Workers is how many goroutines call Get. Zero: that is not known, and tenants are not bounded.
 	Workers int

@@ -67,7 +67,8 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 			}
 			for item, end := range ends {
 				if end.Sub(began[item]) > service { // the target is silent
-					q.inFlight[item].answered.Store(began[item].UnixNano())
+					q.inFlight[item].calls.Store(1)
+					q.inFlight[item].heard.Store(began[item].UnixNano())
 					if clock.Since(began[item]) >= q.patience {
 						q.listen(q.inFlight[item])
 					}

@@ -158,7 +158,7 @@ func (q *Queue[R]) handOut(f *flow[R]) *entry[R] {
 	}
 	q.leave(e)
 	delete(q.entries, e.item)
-	q.inFlight[e.item] = &work[R]{flow: f, level: l, since: now, seated: true}
+	q.inFlight[e.item] = &work[R]{queue: q, flow: f, level: l, since: now, seated: true}
 	q.seated++
 	q.ofLevel[l]++
 	f.inFlight++

@@ -2,24 +2,25 @@ package fairqueue
 
 import (
 	"context"
-	"net/http/httptrace"
 	"time"
 )
 
-// Work that calls its target keeps its seat for some time without an answer. That time begins with the first of these
-// and stays between the others. It is halved whenever work gave up its seat, so hundreds of targets that hang at once
-// keep no seats for long, and doubled when an answer comes after all, so a fleet that is slow because the machine is busy
-// is not worked on all at once.
+// Work that calls its target keeps its seat for some time without an answer. That time is patience at first, and stays
+// between the other two. It is halved whenever work gave up its seat, so hundreds of targets that hang at once keep no
+// seats for long, and doubled when an answer comes after all, so a fleet that is slow because the machine is busy is not
+// worked on all at once.
 const patience, leastPatience, mostPatience = 200 * time.Millisecond, 10 * time.Millisecond, time.Second
 
 // seatKey is the key of a context for the seat of the work that it is for.
 type seatKey struct{}
 
 // seat is what work does with its seat.
-type seat struct{ yield, await func() }
+type seat interface {
+	yield()
+	call() (answered func())
+}
 
-// Context returns a context for the work on an item that is in flight, with which it can Yield and AwaitAnswers. Calls
-// by net/http with this context, or one derived from it, notify the queue of their answers.
+// Context returns a context for the work on an item that is in flight, with which it can Yield and Call.
 func (q *Queue[R]) Context(ctx context.Context, item R) context.Context {
 	q.mutex.Lock()
 	w := q.inFlight[item]
@@ -27,10 +28,7 @@ func (q *Queue[R]) Context(ctx context.Context, item R) context.Context {
 	if w == nil {
 		return ctx
 	}
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotFirstResponseByte: func() { q.answered(w) },
-	})
-	return context.WithValue(ctx, seatKey{}, seat{yield: func() { q.yield(w) }, await: func() { q.await(w) }})
+	return context.WithValue(ctx, seatKey{}, w)
 }
 
 // Yield gives up the seat of the work that a context of Queue.Context is for, until that is done. Without such a
@@ -41,16 +39,18 @@ func Yield(ctx context.Context) {
 	}
 }
 
-// AwaitAnswers says that the work that a context of Queue.Context is for calls its target from now on. It keeps its seat
-// while answers come, and gives it up, until it is done, when there was none for some time. Without such a context, or a
-// second time, it does nothing.
-func AwaitAnswers(ctx context.Context) {
+// Call says that the work that a context of Queue.Context is for waits for its target from now on, until the returned
+// function is called, which has to be done once. There may be several calls at a time. If none is answered for some
+// time, the work gives up its seat until it is done. Without such a context, nothing happens.
+func Call(ctx context.Context) (answered func()) {
 	if s, ok := ctx.Value(seatKey{}).(seat); ok {
-		s.await()
+		return s.call()
 	}
+	return func() {}
 }
 
-func (q *Queue[R]) yield(w *work[R]) {
+func (w *work[R]) yield() {
+	q := w.queue
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	if w.seated {
@@ -60,11 +60,33 @@ func (q *Queue[R]) yield(w *work[R]) {
 	}
 }
 
-func (q *Queue[R]) await(w *work[R]) {
+func (w *work[R]) call() (answered func()) {
+	if w.calls.Add(1) == 1 {
+		w.heard.Store(w.queue.options.Clock.Now().UnixNano())
+	}
+	if !w.listening.Swap(true) {
+		w.queue.startListening(w)
+	}
+	return func() {
+		w.heard.Store(w.queue.options.Clock.Now().UnixNano())
+		w.calls.Add(-1)
+		if w.silent.Swap(false) {
+			w.queue.slow()
+		}
+	}
+}
+
+// slow notes that a target was not silent, but slow.
+func (q *Queue[R]) slow() {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	if w.seated && w.timer == nil && q.options.Seats > 0 {
-		w.answered.Store(q.options.Clock.Now().UnixNano())
+	q.patience = min(2*q.patience, mostPatience)
+}
+
+func (q *Queue[R]) startListening(w *work[R]) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	if w.seated && q.options.Seats > 0 {
 		q.listenFor(w, q.patience)
 	}
 }
@@ -82,8 +104,11 @@ func (q *Queue[R]) listen(w *work[R]) {
 	if !w.seated {
 		return
 	}
-	now := q.options.Clock.Now()
-	if left := q.patience - now.Sub(time.Unix(0, w.answered.Load())); left > 0 {
+	now, left := q.options.Clock.Now(), q.patience
+	if w.calls.Load() > 0 {
+		left -= now.Sub(time.Unix(0, w.heard.Load()))
+	}
+	if left > 0 {
 		q.listenFor(w, left)
 		return
 	}
@@ -92,16 +117,6 @@ func (q *Queue[R]) listen(w *work[R]) {
 	q.movedAt = now
 	q.unseat(w)
 	q.wake()
-}
-
-// answered notes an answer to work.
-func (q *Queue[R]) answered(w *work[R]) {
-	w.answered.Store(q.options.Clock.Now().UnixNano())
-	if w.silent.Swap(false) {
-		q.mutex.Lock()
-		defer q.mutex.Unlock()
-		q.patience = min(2*q.patience, mostPatience)
-	}
 }
 
 // unseat takes its seat from an item in flight.

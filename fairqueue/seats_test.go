@@ -2,7 +2,6 @@ package fairqueue
 
 import (
 	"context"
-	"net/http/httptrace"
 	"testing"
 	"time"
 
@@ -53,9 +52,6 @@ func TestYieldWithoutAQueueDoesNothing(t *testing.T) {
 	NewWithT(t).Expect(faults(q)).To(BeEmpty())
 }
 
-// answer is what net/http does when an answer to a call with the context arrives.
-func answer(ctx context.Context) { httptrace.ContextClientTrace(ctx).GotFirstResponseByte() }
-
 func TestWorkKeepsItsSeatWhileItsTargetAnswers(t *testing.T) {
 	g := NewWithT(t)
 	q, clock := newTestQueue(t, Options[string]{Seats: 1, Workers: 10})
@@ -66,25 +62,35 @@ func TestWorkKeepsItsSeatWhileItsTargetAnswers(t *testing.T) {
 	ofA := q.Context(t.Context(), "a/0")
 	clock.Step(time.Minute)
 	g.Expect(take(q)).To(BeEmpty(), "it computes")
-	AwaitAnswers(ofA)
-	for range 10 {
+	answered := Call(ofA)
+	for range 10 { // with two calls at a time
 		clock.Step(patience - time.Millisecond)
-		answer(ofA)
+		next := Call(ofA)
+		answered()
+		answered = next
 		clock.Step(time.Millisecond)
 		g.Eventually(clock.HasWaiters).Should(BeTrue(), "it listens on")
 		g.Expect(take(q)).To(BeEmpty(), "the target answers")
 	}
-	AwaitAnswers(ofA)
-	clock.Step(patience)
-	g.Eventually(func() []string { return take(q) }).Should(Equal([]string{"b/0"}), "the target is silent")
+	answered()
+	for range 10 {
+		clock.Step(patience)
+		g.Eventually(clock.HasWaiters).Should(BeTrue(), "it listens on")
+		g.Expect(take(q)).To(BeEmpty(), "it waits for something else than its target")
+	}
+	answered = Call(ofA)
+	clock.Step(patience / 2)
+	g.Expect(take(q)).To(BeEmpty(), "the target has time to answer")
+	clock.Step(patience / 2)
+	g.Eventually(func() []string { clock.Step(patience); return take(q) }).Should(Equal([]string{"b/0"}), "it is silent")
 	g.Expect(q.patience).To(Equal(patience / 2))
-	answer(ofA)
-	answer(ofA)
+	answered()
+	Call(ofA)()
 	g.Expect(q.patience).To(Equal(patience), "it was slow")
 	q.Done("a/0")
 	g.Expect(take(q)).To(BeEmpty(), "it had no second seat")
 
-	AwaitAnswers(q.Context(t.Context(), "b/0"))
+	defer Call(q.Context(t.Context(), "b/0"))()
 	q.Done("b/0")
 	g.Expect(take(q)).To(Equal([]string{"c/0"}))
 	clock.Step(time.Minute)

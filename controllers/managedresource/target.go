@@ -19,7 +19,6 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/prune"
-	"github.com/trellis-hub/trellis/fairqueue"
 )
 
 // targets gives access to target clusters.
@@ -65,10 +64,8 @@ func (t *targets) identityKnown(ctx context.Context, key clustercache.ClusterKey
 }
 
 // access returns the clients of a target that is known to be the cluster with a UID. If it is another one meanwhile, it
-// counts as not connected. A run calls it before it calls the target, and from then on keeps its seat only while the
-// target answers.
+// counts as not connected.
 func (t *targets) access(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (apply.Target, error) {
-	fairqueue.AwaitAnswers(ctx)
 	metadataClient, err := t.clusters.GetMetadataClient(ctx, key)
 	if err != nil {
 		return apply.Target{}, err

@@ -83,6 +83,9 @@ type Options struct {
 	// Fenced tells whether a call failed because it was not let out on this side, which says nothing about the target.
 	// Not nil.
 	Fenced func(err error) bool
+	// Calling is called with the context of each call but watches, and what it returns when the call has ended. Nil: it is
+	// not.
+	Calling func(ctx context.Context) (answered func())
 	// Meter counts what goes over the connection.
 	Meter *Meter
 	// Answers is the budget of large answers, which all targets share, and Owner is the target in it. Nil: a separate one.
@@ -129,7 +132,7 @@ func New(ctx context.Context, options Options) (*Transport, error) {
 	t.guarded = &guard{
 		next: inner, host: base.Host, ctx: ctx, gate: t.gate, unanswered: options.Unanswered,
 		throttle: options.Throttle, suspect: options.Suspect, meter: options.Meter, openings: options.Openings,
-		fenced: options.Fenced,
+		fenced: options.Fenced, calling: options.Calling,
 	}
 	return t, nil
 }
@@ -403,6 +406,7 @@ type guard struct {
 	meter    *Meter
 	openings *seats.Flow
 	fenced   func(error) bool
+	calling  func(context.Context) (answered func())
 
 	unanswered func(error) // may be nil
 }
@@ -430,6 +434,9 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 // send sends a request when it may be sent.
 func (g *guard) send(request *http.Request, watch bool) (*http.Response, error) {
 	call := newCall(g.ctx, request.Context(), g.gate, g.fenced)
+	if !watch && g.calling != nil {
+		call.answered = g.calling(request.Context())
+	}
 	if err := g.gate.pass(call, watch); err != nil {
 		return nil, refused(request, call, err)
 	}
@@ -534,6 +541,8 @@ type call struct {
 	unbind  func() bool
 	release func()
 	once    sync.Once
+	// answered, if not nil, is called at the end.
+	answered func()
 
 	gate   *Gate
 	fenced func(error) bool
@@ -663,6 +672,9 @@ func (c *call) end(result error) {
 		c.unbind()
 		c.cancel(nil)
 		c.release()
+		if c.answered != nil {
+			c.answered()
+		}
 	})
 }
 

@@ -41,6 +41,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/settings"
 	"github.com/trellis-hub/trellis/engine/bundle"
+	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/leader"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
 )
@@ -281,6 +282,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		UserAgent:        userAgent,
 		WrapTransport:    h.toTarget,
 		Fenced:           isFenced,
+		Calling:          fairqueue.Call,
 		Limits:           h.settings.Limits,
 		Asleep:           h.settings.Hibernated,
 		Scheme:           scheme,
