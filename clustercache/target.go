@@ -169,7 +169,7 @@ func (t *target) connectionOptions() connection.Options {
 		Transport: transport.Options{
 			Throttle: &t.throttle, Suspect: t.suspect, Meter: t.meter, Openings: c.openings.Flow(t.key),
 			Answers: c.answers, Owner: t.key, WrapConn: o.Dial.WrapConn, Resolver: o.Dial.resolver, Fenced: o.Fenced,
-			Calling: o.Calling,
+			Calling:      o.Calling,
 			PingInterval: o.Probe.PingInterval, PingTimeout: o.Probe.PingTimeout,
 		},
 		Watching: func() *watching.Connection {
