@@ -299,7 +299,7 @@ func TestMR19_WhatNobodyClaimsGoesWithItsNamespace(t *testing.T) {
 			w := newWorld(t, []string{"config", "namespace"})
 			w.Expect(cluster.Client.Patch(w.ctx, w.object("config"), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 			ref := w.refs["config"]
-			if name == "a stranger" {
+			if name == "an object of another client" {
 				ref.UID = "11111111-1111-1111-1111-111111111111"
 			}
 			w.refs["config"] = ref
