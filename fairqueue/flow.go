@@ -108,11 +108,9 @@ type work[R comparable] struct {
 	since  time.Time
 	seated bool
 	// timer runs while it has a seat and has called its target, which listening says. calls is how many calls are not
-	// answered, and heard the time of the last answer, or of the first call without one, in nanoseconds. silent is true
-	// from when it gave up its seat for want of an answer until one comes.
+	// answered, and heard the time of the last answer, or of the first call without one, in nanoseconds.
 	timer     clock.Timer
 	listening atomic.Bool
 	calls     atomic.Int32
 	heard     atomic.Int64
-	silent    atomic.Bool
 }

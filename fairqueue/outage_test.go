@@ -25,7 +25,7 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 		flows, hanging = 1000, 300
 		seats, workers = 16, 800
 		tick           = 10 * time.Millisecond
-		service        = 50 * time.Millisecond // of a run for a target that is well
+		service        = 5 * tick // of a run for a target that is well
 		found          = 14 * time.Second
 		phase          = 60 * time.Second
 	)
@@ -48,6 +48,7 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 	}
 
 	began, ends := map[string]time.Time{}, map[string]time.Time{} // of the runs that workers are at
+	answered := map[string]func(){}
 	hangs := func(item string, since time.Duration) bool { return since >= 0 && strings.HasPrefix(item, "hanging") }
 	// run lets time go by. since is when targets began to hang, as seen from the beginning.
 	run := func(since time.Duration) (p99 time.Duration, busiest int) {
@@ -60,18 +61,19 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 		for now := time.Duration(0); now < phase; now += tick {
 			for item, end := range ends {
 				if !clock.Now().Before(end) {
+					answered[item]()
+					delete(answered, item)
 					q.Done(item)
 					delete(ends, item)
 					delete(began, item)
 				}
 			}
 			for item, end := range ends {
-				if end.Sub(began[item]) > service { // the target is silent
-					q.inFlight[item].calls.Store(1)
-					q.inFlight[item].heard.Store(began[item].UnixNano())
-					if clock.Since(began[item]) >= q.patience {
-						q.listen(q.inFlight[item])
-					}
+				if end.Sub(began[item]) <= service { // a call in each tick
+					answered[item]()
+					answered[item] = Call(q.Context(t.Context(), item))
+				} else if clock.Since(began[item]) >= q.answers.patience() { // as a timer has it looked at, at some time
+					q.listen(q.inFlight[item])
 				}
 			}
 			if random.IntN(100) < 40 { // 40 edits a second
@@ -91,6 +93,7 @@ func fleetOfWhichAThirdHangs(t *testing.T, changes bool) {
 					continue
 				}
 				began[item], ends[item] = clock.Now(), clock.Now().Add(took)
+				answered[item] = Call(q.Context(t.Context(), item))
 			}
 			busiest = max(busiest, len(ends))
 			clock.Step(tick)

@@ -25,8 +25,8 @@ type Queue[R comparable] struct {
 	inFlight map[R]*work[R]
 	seated   int
 	ofLevel  [levels]int
-	// patience is how long work keeps its seat without an answer of its target.
-	patience time.Duration
+	// answers is how long targets take to answer at present.
+	answers answerTime
 	// flows are by their keys. tenantsWaiting is how many tenants have flows that can be served.
 	flows          map[string]*flow[R]
 	tenants        map[string]*tenant[R]
@@ -59,7 +59,7 @@ var _ priorityqueue.PriorityQueue[string] = (*Queue[string])(nil)
 // New returns an empty queue. The name is the value of the label "class" in its metrics.
 func New[R comparable](name string, options Options[R]) *Queue[R] {
 	q := &Queue[R]{
-		name: name, options: options.withDefaults(), latest: upkeep, patience: patience,
+		name: name, options: options.withDefaults(), latest: upkeep,
 		entries: map[R]*entry[R]{}, inFlight: map[R]*work[R]{},
 		flows: map[string]*flow[R]{}, tenants: map[string]*tenant[R]{},
 		delayed: indexedHeap[*entry[R]]{
@@ -73,6 +73,7 @@ func New[R comparable](name string, options Options[R]) *Queue[R] {
 	}
 	q.work.L, q.idle.L = &q.mutex, &q.mutex
 	q.metrics = q.options.Metrics.attach(name, q)
+	q.answers.average.Store(int64(mostPatience / 4)) // until it is known
 	return q
 }
 

@@ -2,14 +2,14 @@ package fairqueue
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
-// Work that calls its target keeps its seat for some time without an answer. That time is patience at first, and stays
-// between the other two. It is halved whenever work gave up its seat, so hundreds of targets that hang at once keep no
-// seats for long, and doubled when an answer comes after all, so a fleet that is slow because the machine is busy is not
-// worked on all at once.
-const patience, leastPatience, mostPatience = 200 * time.Millisecond, 10 * time.Millisecond, time.Second
+// Work that calls its target keeps its seat for four times as long as answers take at present, within these bounds. So
+// hundreds of targets that hang at once, among others that answer quickly, keep no seats for long, and a fleet that is
+// slow because the machine is busy, as when the hub starts, is not worked on all at once.
+const leastPatience, mostPatience = 10 * time.Millisecond, time.Second
 
 // seatKey is the key of a context for the seat of the work that it is for.
 type seatKey struct{}
@@ -61,33 +61,40 @@ func (w *work[R]) yield() {
 }
 
 func (w *work[R]) call() (answered func()) {
+	began := w.queue.options.Clock.Now()
 	if w.calls.Add(1) == 1 {
-		w.heard.Store(w.queue.options.Clock.Now().UnixNano())
+		w.heard.Store(began.UnixNano())
 	}
 	if !w.listening.Swap(true) {
 		w.queue.startListening(w)
 	}
 	return func() {
-		w.heard.Store(w.queue.options.Clock.Now().UnixNano())
+		now := w.queue.options.Clock.Now()
+		w.heard.Store(now.UnixNano())
 		w.calls.Add(-1)
-		if w.silent.Swap(false) {
-			w.queue.slow()
-		}
+		w.queue.answers.add(now.Sub(began))
 	}
 }
 
-// slow notes that a target was not silent, but slow.
-func (q *Queue[R]) slow() {
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
-	q.patience = min(2*q.patience, mostPatience)
+// answerTime is how long answers take at present: an exponentially weighted moving average, in nanoseconds, of what is
+// at most a quarter of mostPatience each. Of two answers at the same time, one may not count.
+type answerTime struct{ average atomic.Int64 }
+
+func (a *answerTime) add(took time.Duration) {
+	before := a.average.Load()
+	a.average.Store(before + (int64(min(took, mostPatience/4))-before)/8)
+}
+
+// patience is how long work keeps its seat without an answer.
+func (a *answerTime) patience() time.Duration {
+	return min(max(4*time.Duration(a.average.Load()), leastPatience), mostPatience)
 }
 
 func (q *Queue[R]) startListening(w *work[R]) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	if w.seated && q.options.Seats > 0 {
-		q.listenFor(w, q.patience)
+		q.listenFor(w, q.answers.patience())
 	}
 }
 
@@ -104,7 +111,7 @@ func (q *Queue[R]) listen(w *work[R]) {
 	if !w.seated {
 		return
 	}
-	now, left := q.options.Clock.Now(), q.patience
+	now, left := q.options.Clock.Now(), q.answers.patience()
 	if w.calls.Load() > 0 {
 		left -= now.Sub(time.Unix(0, w.heard.Load()))
 	}
@@ -112,8 +119,6 @@ func (q *Queue[R]) listen(w *work[R]) {
 		q.listenFor(w, left)
 		return
 	}
-	q.patience = max(q.patience/2, leastPatience)
-	w.silent.Store(true)
 	q.movedAt = now
 	q.unseat(w)
 	q.wake()

@@ -66,7 +66,7 @@ func TestWorkKeepsItsSeatWhileItsTargetAnswers(t *testing.T) {
 	// Two calls at a time. The steps are well below patience: when the time is up during a step, the call that follows
 	// it may come before or after the queue looks.
 	for range 40 {
-		clock.Step(patience / 4)
+		clock.Step(mostPatience / 4)
 		next := Call(ofA)
 		answered()
 		answered = next
@@ -75,19 +75,16 @@ func TestWorkKeepsItsSeatWhileItsTargetAnswers(t *testing.T) {
 	}
 	answered()
 	for range 10 {
-		clock.Step(patience)
+		clock.Step(mostPatience)
 		g.Eventually(clock.HasWaiters).Should(BeTrue(), "it listens on")
 		g.Expect(take(q)).To(BeEmpty(), "it waits for something else than its target")
 	}
 	answered = Call(ofA)
-	clock.Step(patience / 2)
+	clock.Step(mostPatience / 2)
 	g.Expect(take(q)).To(BeEmpty(), "the target has time to answer")
-	clock.Step(patience / 2)
-	g.Eventually(func() []string { clock.Step(patience); return take(q) }).Should(Equal([]string{"b/0"}), "it is silent")
-	g.Expect(q.patience).To(Equal(patience / 2))
+	clock.Step(mostPatience / 2)
+	g.Eventually(func() []string { clock.Step(mostPatience); return take(q) }).Should(Equal([]string{"b/0"}), "it is silent")
 	answered()
-	Call(ofA)()
-	g.Expect(q.patience).To(Equal(patience), "it was slow")
 	q.Done("a/0")
 	g.Expect(take(q)).To(BeEmpty(), "it had no second seat")
 
@@ -98,4 +95,28 @@ func TestWorkKeepsItsSeatWhileItsTargetAnswers(t *testing.T) {
 	g.Expect(q.seated).To(Equal(1), "what is done has no seat to give up")
 	g.Expect(clock.HasWaiters()).To(BeFalse())
 	g.Expect(faults(q)).To(BeEmpty())
+}
+
+func TestPatienceFollowsTheTimeOfAnswers(t *testing.T) {
+	g := NewWithT(t)
+	q, clock := newTestQueue(t, Options[string]{Seats: 1, Workers: 10})
+	q.Add("a/0")
+	g.Expect(take(q)).To(Equal([]string{"a/0"}))
+	ctx := q.Context(t.Context(), "a/0")
+	g.Expect(q.answers.patience()).To(Equal(mostPatience), "nothing is known yet")
+	answers := func(n int, after time.Duration) {
+		for range n {
+			answered := Call(ctx)
+			clock.Step(after)
+			answered()
+		}
+	}
+	answers(100, 20*time.Millisecond)
+	g.Expect(q.answers.patience()).To(BeNumerically("~", 80*time.Millisecond, time.Millisecond))
+	answers(100, time.Millisecond)
+	g.Expect(q.answers.patience()).To(Equal(leastPatience))
+	answers(1, time.Hour)
+	g.Expect(q.answers.patience()).To(BeNumerically("<", mostPatience/4), "one of many")
+	answers(100, time.Hour)
+	g.Expect(q.answers.patience()).To(BeNumerically("~", mostPatience, time.Millisecond))
 }
