@@ -166,12 +166,17 @@ func (r *Rig) Stop() error {
 	return err
 }
 
+// environment is what is added to that of a hub: when garbage is collected, as the chart has it, and the options.
+func (r *Rig) environment() []string {
+	return append([]string{"GOGC=80"}, r.options.Environment...)
+}
+
 // StartHub starts the hub and returns when it is ready. Sections are added to its configuration.
 func (r *Rig) StartHub(ctx context.Context, sections string) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	var err error
-	r.Hub, err = testbed.StartProcess(ctx, r.binary, r.dir, r.Source, config+sections, r.options.Environment...)
+	r.Hub, err = testbed.StartProcess(ctx, r.binary, r.dir, r.Source, config+sections, r.environment()...)
 	return err
 }
 
@@ -184,7 +189,7 @@ func (r *Rig) StartBeside(ctx context.Context, sections string) (*testbed.Proces
 	if err != nil {
 		return nil, fmt.Errorf("directory of a replica: %w", err)
 	}
-	return testbed.StartProcess(ctx, r.binary, dir, r.Source, config+sections, r.options.Environment...)
+	return testbed.StartProcess(ctx, r.binary, dir, r.Source, config+sections, r.environment()...)
 }
 
 // Replica starts a further hub with the same configuration and returns when it is ready. Its user agent is AgentOf its name, by
@@ -202,7 +207,7 @@ func (r *Rig) Replica(ctx context.Context, name string) (*testbed.Process, error
 	if err != nil {
 		return nil, err
 	}
-	return testbed.StartProcess(ctx, binary, dir, r.Source, config, r.options.Environment...)
+	return testbed.StartProcess(ctx, binary, dir, r.Source, config, r.environment()...)
 }
 
 // userAgentVariable is what the linker sets to name a replica.
