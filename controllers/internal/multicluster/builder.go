@@ -111,8 +111,8 @@ type Builder struct {
 	environment Environment
 	objects     []watch
 	source      []sourceWatch
-	every       func(clustercache.ClusterKey) time.Duration // nil: there is no timer
-	negative    bool                                        // a period is
+	every       func(clustercache.Status) time.Duration // nil: there is no timer
+	negative    bool                                    // a period is
 	onSync      bool
 	enabled     func(clustercache.Status) bool
 	settings    FollowFunc
@@ -167,14 +167,14 @@ func (b *Builder) Every(period time.Duration) *Builder {
 	b.negative = period < 0
 	b.every = nil
 	if period != 0 {
-		b.every = func(clustercache.ClusterKey) time.Duration { return period }
+		b.every = func(clustercache.Status) time.Duration { return period }
 	}
 	return b
 }
 
 // EveryFor is Every with a period for each target, which is asked for when EnabledFor is, and answered from memory. Zero
 // and less: none.
-func (b *Builder) EveryFor(period func(clustercache.ClusterKey) time.Duration) *Builder {
+func (b *Builder) EveryFor(period func(clustercache.Status) time.Duration) *Builder {
 	b.every = period
 	return b
 }

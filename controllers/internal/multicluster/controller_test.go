@@ -448,8 +448,8 @@ func TestTimersOfTheirOwn(t *testing.T) {
 	var changed func(clustercache.ClusterKey)
 	following := make(chan struct{})
 	w.start(func(b *Builder) *Builder {
-		return b.EveryFor(func(key clustercache.ClusterKey) time.Duration {
-			period, _ := periods.Load(key)
+		return b.EveryFor(func(status clustercache.Status) time.Duration {
+			period, _ := periods.Load(status.Cluster)
 			d, _ := period.(time.Duration)
 			return d
 		}).FollowsSettings(func(_ context.Context, _ *sync.WaitGroup, f func(clustercache.ClusterKey)) error {

@@ -44,7 +44,7 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	_, leaving := c.leaving[key]
 	c.mu.Unlock()
 	if e != nil && (!wanted || connected && status.UID != e.uid || !e.live() ||
-		c.period(key) != e.every) {
+		c.period(status) != e.every) {
 		c.disengage(key)
 		e, leaving = nil, true // and when it has left, this is called again
 	}
@@ -74,7 +74,7 @@ func (e *engaged) live() bool {
 func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 	key := status.Cluster
 	e := &engaged{
-		uid: status.UID, every: c.period(key), rewinds: status.Rewinds, parked: map[Request]struct{}{},
+		uid: status.UID, every: c.period(status), rewinds: status.Rewinds, parked: map[Request]struct{}{},
 		faults:        map[*Objects]error{},
 		subscriptions: make(map[*Objects]clustercache.Subscription, len(c.objects)),
 	}
@@ -197,11 +197,11 @@ func (c *Controller) reconcileAll(ctx context.Context, key clustercache.ClusterK
 }
 
 // period is that of a target's timer; zero if it has none.
-func (c *Controller) period(key clustercache.ClusterKey) time.Duration {
+func (c *Controller) period(status clustercache.Status) time.Duration {
 	if c.every == nil {
 		return 0
 	}
-	return max(0, c.every(key))
+	return max(0, c.every(status))
 }
 
 // phase is the time until a target's next turn. All turns are a period apart, and which ones they are follows from the
