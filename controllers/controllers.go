@@ -18,6 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/settings"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
 )
@@ -30,6 +31,8 @@ var all = []struct {
 }{
 	{"managedresource", always, newManagedResource},
 	{"targetcluster", always, newTargetCluster},
+	{"settings", always, newSettings},
+	{"garbagecollector", always, newGarbageCollector},
 }
 
 func always(*configv1alpha1.HubConfiguration) bool { return true }
@@ -47,6 +50,8 @@ type Environment struct {
 	Secrets *secretindex.Index
 	Bundles *bundle.Cache
 	Members *members.Index
+	// Settings says what works in which target.
+	Settings *settings.Settings
 	// Events takes events about objects of the source.
 	Events events.EventRecorder
 	// WatchedUntil is when a hub gave its last sign of life before the term; zero if nobody knows.

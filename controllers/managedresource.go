@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
@@ -26,13 +27,17 @@ func newManagedResource(ctx context.Context, t *term) (controller, error) {
 	resources, err := managedresource.New(managedresource.Options{
 		Cache: t.Cache, Client: t.Client, Clusters: t.Clusters, Secrets: t.Secrets, Bundles: t.Bundles, Classes: classes,
 		Events: t.Events, Facts: &t.facts, Metrics: t.Metrics.Resources, QueueMetrics: t.Metrics.Queues,
-		ManagedBy:              settings.ManagedByLabelValue,
-		SyncPeriod:             settings.SyncPeriod.Duration,
-		AlwaysUpdate:           settings.AlwaysUpdate,
-		ParallelObjects:        settings.MaxConcurrentObjects,
-		KeepGarbageCollectable: settings.KeepGarbageCollectable,
-		Clock:                  t.Clock,
-		Logger:                 t.Logger.WithName("managedresource"),
+		ManagedBy:       settings.ManagedByLabelValue,
+		SyncPeriod:      settings.SyncPeriod.Duration,
+		AlwaysUpdate:    settings.AlwaysUpdate,
+		ParallelObjects: settings.MaxConcurrentObjects,
+		KeepGarbageCollectable: func(target clustercache.ClusterKey) bool {
+			status, _ := t.Clusters.GetStatus(target)
+			status.Cluster = target
+			return settings.KeepGarbageCollectable || t.Settings.CollectsGarbage(status)
+		},
+		Clock:  t.Clock,
+		Logger: t.Logger.WithName("managedresource"),
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says of which controller

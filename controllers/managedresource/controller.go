@@ -94,8 +94,9 @@ type Options struct {
 	// RunTimeout bounds the work on one ManagedResource; default 10 minutes. Calls to the target end after four
 	// fifths of it.
 	RunTimeout time.Duration
-	// KeepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
-	KeepGarbageCollectable bool
+	// KeepGarbageCollectable tells of a target whether ConfigMaps and Secrets with the garbage collector's label are left
+	// to it. It answers from memory. Nil: they never are.
+	KeepGarbageCollectable func(target clustercache.ClusterKey) bool
 	// QueueMetrics takes the figures of the queues, those of all terms; nil for none.
 	QueueMetrics *fairqueue.Metrics
 	// Facts is where others learn what only this controller knows of targets; nil if nobody asks.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -26,8 +27,9 @@ import (
 type objects struct {
 	tracker *tracker.Tracker
 	applier *apply.Applier
-	// keepGarbageCollectable leaves ConfigMaps and Secrets with the garbage collector's label to it.
-	keepGarbageCollectable bool
+	// keepGarbageCollectable tells of a target whether ConfigMaps and Secrets with the garbage collector's label are left
+	// to it. Nil: they never are.
+	keepGarbageCollectable func(target clustercache.ClusterKey) bool
 }
 
 // begin has what happens to the objects noted instead of notified until tracker.End, and returns which of them are

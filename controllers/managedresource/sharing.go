@@ -142,7 +142,7 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 	}
 	return prune.Policy{
 		Origin: s.origin(), FieldManager: o.applier.FieldManager, Parallel: o.applier.Parallel, Clock: s.clock,
-		KeepGarbageCollectable:       o.keepGarbageCollectable,
+		KeepGarbageCollectable:       o.keepGarbageCollectable != nil && o.keepGarbageCollectable(s.target),
 		DeletePersistentVolumeClaims: ptr.Deref(s.mr.Spec.DeletePersistentVolumeClaims, false),
 		Undecided:                    sh.undecided,
 		ListedByOther:                func(k inventory.Key) bool { return len(sh.of(k)) > 0 },

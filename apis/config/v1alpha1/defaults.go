@@ -62,6 +62,7 @@ func SetDefaults(c *HubConfiguration) {
 			setDefault(&class.ConcurrentSyncs, otherClassConcurrentSyncs)
 		}
 		setPointer(&class.ClusterID, *c.Controllers.ClusterID)
+		class.Controllers.SetDefaults()
 	}
 
 	setDuration(&c.ClusterCache.ProbeInterval, 5*time.Second)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,49 +19,60 @@ var synonyms = map[string]string{
 }
 
 // foreign are the keys of the configuration of Gardener's resource manager that the hub does not have, by their paths
-// without indexes, with the explanation in the error.
+// without the numbers in indexes, with the explanation in the error.
 var foreign = map[string]string{
-	"controllers.cacheSyncTimeout":                "each step of a connection has a deadline of its own, see clusterCache",
-	"controllers.csrApprover":                     notPorted,
-	"controllers.garbageCollector":                "the hub collects no garbage; where another collector does, controllers.managedResource.keepGarbageCollectable leaves objects to it",
-	"controllers.health":                          "health is watched, it needs no workers and no period",
-	"controllers.istioClusterConfiguration":       notPorted,
-	"controllers.managedResource.concurrentSyncs": "each class has its own workers, see classes[].concurrentSyncs",
-	"controllers.networkPolicy":                   notPorted,
-	"controllers.nodeAgentReconciliationDelay":    notPorted,
-	"controllers.nodeCriticalComponents":          notPorted,
-	"controllers.resourceClass":                   "a hub can have several classes, see classes",
-	"controllers.tokenRequestor":                  notPorted,
-	"server.webhooks":                             notPorted,
-	"sourceClientConnection.acceptContentTypes":   "the hub chooses content types itself",
-	"sourceClientConnection.cacheResyncPeriod":    "caches are never resynchronised, they follow watches",
-	"sourceClientConnection.contentType":          "the hub chooses content types itself",
-	"sourceClientConnection.namespace":            manyNamespaces,
-	"sourceClientConnection.namespaces":           manyNamespaces,
-	"targetClientConnection.acceptContentTypes":   "the hub chooses content types itself",
-	"targetClientConnection.cacheResyncPeriod":    "caches are never resynchronised, they follow watches",
-	"targetClientConnection.contentType":          "the hub chooses content types itself",
-	"targetClientConnection.kubeconfig":           "a target is registered by a kubeconfig Secret in the source cluster",
-	"targetClientConnection.namespace":            "the hub watches only the objects that it manages",
-	"targetClientConnection.namespaces":           "the hub watches only the objects that it manages",
-	"targetClientConnection.disableCachedClient":  "the hub watches only the objects that it manages",
+	"controllers.cacheSyncTimeout":                       "each step of a connection has a deadline of its own, see clusterCache",
+	"controllers.csrApprover":                            ofClasses,
+	"controllers.garbageCollector":                       ofClasses,
+	"controllers.kubeletCSRApprover":                     ofClasses,
+	"controllers.health":                                 "health is watched, it needs no workers and no period",
+	"controllers.istioClusterConfiguration":              notPorted,
+	"controllers.managedResource.concurrentSyncs":        "each class has its own workers, see classes[].concurrentSyncs",
+	"controllers.networkPolicy":                          notPorted,
+	"controllers.nodeAgentReconciliationDelay":           notPorted,
+	"controllers.nodeCriticalComponents":                 notPorted,
+	"controllers.resourceClass":                          "a hub can have several classes, see classes",
+	"controllers.tokenRequestor":                         ofClasses,
+	"classes[].controllers.istioClusterConfiguration":    notPorted,
+	"classes[].controllers.networkPolicy":                notPorted,
+	"classes[].controllers.nodeAgentReconciliationDelay": notPorted,
+	"classes[].controllers.nodeCriticalComponents":       notPorted,
+	"classes[].controllers.tokenInvalidator":             notPorted,
+	"classes[].controllers.tokenValidator":               notPorted,
+	"server.webhooks":                                    notPorted,
+	"sourceClientConnection.acceptContentTypes":          "the hub chooses content types itself",
+	"sourceClientConnection.cacheResyncPeriod":           "caches are never resynchronised, they follow watches",
+	"sourceClientConnection.contentType":                 "the hub chooses content types itself",
+	"sourceClientConnection.namespace":                   manyNamespaces,
+	"sourceClientConnection.namespaces":                  manyNamespaces,
+	"targetClientConnection.acceptContentTypes":          "the hub chooses content types itself",
+	"targetClientConnection.cacheResyncPeriod":           "caches are never resynchronised, they follow watches",
+	"targetClientConnection.contentType":                 "the hub chooses content types itself",
+	"targetClientConnection.kubeconfig":                  "a target is registered by a kubeconfig Secret in the source cluster",
+	"targetClientConnection.namespace":                   "the hub watches only the objects that it manages",
+	"targetClientConnection.namespaces":                  "the hub watches only the objects that it manages",
+	"targetClientConnection.disableCachedClient":         "the hub watches only the objects that it manages",
 	"webhooks": notPorted,
 }
 
 const (
+	ofClasses      = "each class says what works in its targets, see classes[].controllers"
 	notPorted      = "the hub does not do this; gardener-resource-manager stays in charge of it"
 	manyNamespaces = "the hub serves all namespaces that have a registration or match a class's namespaceSelector"
 )
 
 // unknownKey explains a key that the configuration does not have.
 func unknownKey(key *yaml.Node, path *field.Path, known map[string]reflect.Value) *field.Error {
-	if explanation, ok := foreign[pathWithSynonyms(path)]; ok {
+	if explanation, ok := foreign[index.ReplaceAllString(pathWithSynonyms(path), "[]")]; ok {
 		return field.Forbidden(path, fmt.Sprintf(
 			"this key of gardener-resource-manager is not supported (line %d): %s", key.Line, explanation))
 	}
 	return field.Forbidden(path, fmt.Sprintf(
 		"unknown key (line %d); the nearest known one is %q", key.Line, nearest(key.Value, slices.Sorted(maps.Keys(known)))))
 }
+
+// index is one of a list in a path.
+var index = regexp.MustCompile(`\[[0-9]+\]`)
 
 func pathWithSynonyms(path *field.Path) string {
 	name := path.String()

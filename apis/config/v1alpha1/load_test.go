@@ -203,7 +203,7 @@ func TestLoadRejects(t *testing.T) {
 			withNamespace + "controllers: {garbageCollector: {enabled: true}, managedResources: {concurrentSyncs: 5}}\n" +
 				"targetClientConnection: {kubeconfig: x, namespaces: [a]}\nwebhooks: {}",
 			[]string{
-				"controllers.garbageCollector: Forbidden: this key of gardener-resource-manager is not supported (line 9): the hub collects no garbage; where another collector does, controllers.managedResource.keepGarbageCollectable leaves objects to it",
+				"controllers.garbageCollector: Forbidden: this key of gardener-resource-manager is not supported (line 9): each class says what works in its targets, see classes[].controllers",
 				"controllers.managedResources.concurrentSyncs: Forbidden: this key of gardener-resource-manager is not supported (line 9): each class has its own workers",
 				"targetClientConnection.kubeconfig: Forbidden: this key of gardener-resource-manager is not supported (line 10): a target is registered by",
 				"targetClientConnection.namespaces: Forbidden",

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 )
 
 const (
@@ -149,6 +151,9 @@ type Class struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// ClusterID is the cluster ID in the origin annotation of objects of this class. Default: that of the controllers.
 	ClusterID *string `json:"clusterID,omitempty"`
+	// Controllers say which controllers work in the targets of this class, beside that of ManagedResources. The
+	// TargetCluster of a target can say otherwise for it, field by field; not so for the target type Source. Default: none.
+	Controllers hubv1alpha1.TargetControllers `json:"controllers,omitempty"`
 }
 
 // TargetType says how the target of a class is found.
@@ -215,7 +220,8 @@ type ManagedResourceController struct {
 	MaxConcurrentObjects int `json:"maxConcurrentObjects,omitempty"`
 	// KeepGarbageCollectable leaves ConfigMaps and Secrets with the label
 	// resources.gardener.cloud/garbage-collectable-reference in the target when they are no longer wanted: a garbage
-	// collector in the target deletes them once nothing refers to them. Without one they stay forever. Default: false.
+	// collector in the target deletes them once nothing refers to them. Without one they stay forever. It is so anyway in
+	// targets for which the hub's own garbage collector is enabled. Default: false.
 	KeepGarbageCollectable bool `json:"keepGarbageCollectable,omitempty"`
 }
 

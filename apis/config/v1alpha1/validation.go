@@ -161,6 +161,31 @@ func validateClasses(classes []Class, inherited *string, path *field.Path) field
 		if class.ClusterID != nil && !ptr.Equal(class.ClusterID, inherited) {
 			faults = append(faults, validateClusterID(*class.ClusterID, path.Child("clusterID"))...)
 		}
+		faults = append(faults, validateTargetControllers(class, classes[:i], path.Child("controllers"))...)
+	}
+	return faults
+}
+
+// validateTargetControllers rejects controllers of a class that would never work, or that two classes have in one
+// target.
+func validateTargetControllers(class Class, before []Class, path *field.Path) field.ErrorList {
+	enabled := class.Controllers.Enabled()
+	if len(enabled) == 0 {
+		return nil
+	}
+	faults := class.Controllers.Faults(class.Target.Namespace, path)
+	approver := class.Controllers.CSRApprover
+	if approver != nil && ptr.Deref(approver.MachineNamespace, "") != "" && class.Target.Type == TargetNamespace {
+		faults = append(faults, field.Forbidden(path.Child("csrApprover", "machineNamespace"),
+			"the Machines of each target of this class are in the namespace of its registration"))
+	}
+	if class.DryRun {
+		faults = append(faults, field.Forbidden(path.Child(enabled[0]), "with dryRun, nothing is written to targets"))
+	}
+	shared := func(other Class) bool { return other.Target == class.Target && len(other.Controllers.Enabled()) > 0 }
+	if class.Target.Type != TargetNamespace && slices.ContainsFunc(before, shared) {
+		faults = append(faults, field.Forbidden(path.Child(enabled[0]),
+			"another class has controllers in the same target; one class has to have all of them"))
 	}
 	return faults
 }

@@ -54,6 +54,10 @@ type TargetClusterSpec struct {
 	// Client limits the requests to this target. Absent means the limits of the hub's configuration.
 	// +optional
 	Client *ClientLimits `json:"client,omitempty"`
+	// Controllers say which controllers work in this target, field by field where they differ from what the hub's
+	// configuration has for its class.
+	// +optional
+	Controllers *TargetControllers `json:"controllers,omitempty"`
 }
 
 // ClientLimits limits requests. A limit of zero means the one of the hub's configuration.

@@ -169,7 +169,7 @@ func newHub(o Options) (*hub, error) {
 	h.secrets = secretindex.New(secrets, h.manager.GetCache(), configv1alpha1.SecretNamespaces(o.Config.Classes)...)
 	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{}, h.Clock)
 	h.guard = identity.NewGuard(h.manager.GetCache())
-	h.settings = settings.New(h.manager.GetCache(), o.Config.TargetClientConnection)
+	h.settings = settings.New(h.manager.GetCache(), o.Config)
 	if h.metrics, err = controllers.NewMetrics(o.Registerer, o.Config); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}

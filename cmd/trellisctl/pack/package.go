@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/apis/references"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/engine/bundle"
@@ -118,7 +119,7 @@ func Pack(manifests []Manifest, o Options) (*Packed, error) {
 			if p.ManagedResource.Annotations == nil {
 				p.ManagedResource.Annotations = map[string]string{}
 			}
-			p.ManagedResource.Annotations[reference(s.Name)] = s.Name
+			p.ManagedResource.Annotations[references.AnnotationKey(references.KindSecret, s.Name)] = s.Name
 		}
 	}
 	return p, p.check(manifests)
@@ -197,15 +198,9 @@ func (o Options) secret(i int, value []byte) *corev1.Secret {
 		digest := sha256.Sum256(append([]byte(field+"\n"), value...))
 		s.Name = name + "-" + hex.EncodeToString(digest[:4])
 		s.Immutable = ptr.To(true)
-		s.Labels[resourcesv1alpha1.GarbageCollectableReferenceLabel] = "true"
+		s.Labels[references.Label] = references.LabelValue
 	}
 	return s
-}
-
-// reference is the annotation by which Gardener's garbage collector knows that a Secret is in use.
-func reference(secretName string) string {
-	digest := sha256.Sum256([]byte(secretName))
-	return resourcesv1alpha1.ReferencePrefix + "secret-" + hex.EncodeToString(digest[:])[:8]
 }
 
 func (o Options) managedResource() *resourcesv1alpha1.ManagedResource {

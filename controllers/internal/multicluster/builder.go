@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -110,9 +111,11 @@ type Builder struct {
 	environment Environment
 	objects     []watch
 	source      []sourceWatch
-	every       time.Duration
+	every       func(clustercache.Status) time.Duration // nil: there is no timer
+	negative    bool                                    // a period is
 	onSync      bool
 	enabled     func(clustercache.Status) bool
+	settings    FollowFunc
 	workers     int
 	perTarget   int
 	timeout     time.Duration
@@ -159,8 +162,20 @@ func (b *Builder) WatchesSource(kind client.Object, list client.ObjectList, to S
 }
 
 // Every has each target reconciled once in a period, by a request without a name. The first one comes within a period,
-// at a time that follows from the target's name, so that targets are spread.
+// at a time of day that follows from the target's name: targets are spread, and one whose period is longer than a term
+// has its turn all the same.
 func (b *Builder) Every(period time.Duration) *Builder {
+	b.negative = period < 0
+	b.every = nil
+	if period != 0 {
+		b.every = func(clustercache.Status) time.Duration { return period }
+	}
+	return b
+}
+
+// EveryFor is Every with a period for each target, which is asked for when EnabledFor is, and answered from memory. Zero
+// and less: none.
+func (b *Builder) EveryFor(period func(clustercache.Status) time.Duration) *Builder {
 	b.every = period
 	return b
 }
@@ -176,6 +191,17 @@ func (b *Builder) OnSync() *Builder {
 // registration changes, and answers from memory. Default: all that are registered by a Secret.
 func (b *Builder) EnabledFor(enabled func(clustercache.Status) bool) *Builder {
 	b.enabled = enabled
+	return b
+}
+
+// FollowFunc calls changed for each target whose settings have changed, until ctx ends. What it began has ended when
+// work is done.
+type FollowFunc func(ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey)) error
+
+// FollowsSettings has EnabledFor and EveryFor asked again when settings change. Only the target that they are about is
+// engaged or disengaged; one with another period is engaged anew.
+func (b *Builder) FollowsSettings(follow FollowFunc) *Builder {
+	b.settings = follow
 	return b
 }
 
@@ -199,9 +225,9 @@ func (b *Builder) Complete(reconciler Reconciler) (*Controller, error) {
 		return nil, fmt.Errorf("controller %s: a required part of its environment is missing", b.name)
 	case len(b.source) > 0 && e.Source == nil:
 		return nil, fmt.Errorf("controller %s: objects of the source cannot be watched without its informers", b.name)
-	case b.workers < 1 || b.perTarget < 1 || b.timeout <= 0 || b.every < 0:
+	case b.workers < 1 || b.perTarget < 1 || b.timeout <= 0 || b.negative:
 		return nil, fmt.Errorf("controller %s: workers and times have to be positive", b.name)
-	case len(b.objects) == 0 && len(b.source) == 0 && b.every == 0:
+	case len(b.objects) == 0 && len(b.source) == 0 && b.every == nil:
 		return nil, fmt.Errorf("controller %s: %w", b.name, errors.New("nothing would ever be reconciled"))
 	}
 	if e.Clock == nil {

@@ -130,6 +130,15 @@ func (c *Controller) watch(ctx context.Context) error {
 			return err //nolint:wrapcheck // it says what was watched
 		}
 	}
+	if c.settings != nil {
+		changed := func(key clustercache.ClusterKey) { c.follow(ctx, key) }
+		if err := c.settings(ctx, &c.work, changed); err != nil {
+			if ctx.Err() != nil {
+				return nil // the end of the term is no error
+			}
+			return err //nolint:wrapcheck // it says what was followed
+		}
+	}
 	events := c.environment.Clusters.GetClusterSource(c.name)
 	defer events.Close()
 	for {
@@ -202,7 +211,7 @@ func (c *Controller) reconcile(ctx context.Context, request Request) (reconcile.
 		result, err = c.run(ctx, e, target, request.NamespacedName)
 		c.environment.Metrics.observe(c.name, c.environment.Clock.Since(began), err)
 		if err == nil {
-			return c.again(request, result), nil
+			return e.again(request, result), nil
 		}
 	}
 	return c.failed(ctx, e, request, err)
@@ -240,10 +249,10 @@ func (c *Controller) target(ctx context.Context, e *engaged, request Request) (*
 }
 
 // again is the result of a run that succeeded: the timer goes on.
-func (c *Controller) again(request Request, result reconcile.Result) reconcile.Result {
-	if request.NamespacedName == wholeTarget && c.every > 0 {
-		if result.RequeueAfter == 0 || result.RequeueAfter > c.every {
-			result.RequeueAfter = c.every
+func (e *engaged) again(request Request, result reconcile.Result) reconcile.Result {
+	if request.NamespacedName == wholeTarget && e.every > 0 {
+		if result.RequeueAfter == 0 || result.RequeueAfter > e.every {
+			result.RequeueAfter = e.every
 		}
 	}
 	return result

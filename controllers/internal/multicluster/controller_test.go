@@ -439,6 +439,41 @@ func TestTimer(t *testing.T) {
 	w.Consistently(w.count(east, ""), "200ms").Should(Equal(before))
 }
 
+func TestTimersOfTheirOwn(t *testing.T) {
+	w := newWorld(t)
+	var periods sync.Map // by target
+	for _, key := range []clustercache.ClusterKey{east, west} {
+		periods.Store(key, time.Hour)
+	}
+	var changed func(clustercache.ClusterKey)
+	following := make(chan struct{})
+	w.start(func(b *Builder) *Builder {
+		return b.EveryFor(func(status clustercache.Status) time.Duration {
+			period, _ := periods.Load(status.Cluster)
+			d, _ := period.(time.Duration)
+			return d
+		}).FollowsSettings(func(_ context.Context, _ *sync.WaitGroup, f func(clustercache.ClusterKey)) error {
+			changed = f
+			close(following)
+			return nil
+		})
+	})
+	w.Eventually(following).Should(BeClosed())
+
+	periods.Store(east, 20*time.Millisecond)
+	changed(east)
+	w.Eventually(w.count(east, "")).Should(BeNumerically(">=", 3))
+	w.Expect(w.count(west, "")()).To(BeNumerically("<=", 1), "its turn may come just now")
+	w.Expect(w.timesForgotten(west)()).To(BeZero())
+
+	periods.Store(east, time.Duration(0))
+	before := w.timesForgotten(east)()
+	changed(east)
+	w.Eventually(w.timesForgotten(east)).Should(Equal(before+1), "it has no timer any more")
+	stopped := w.count(east, "")()
+	w.Consistently(w.count(east, ""), "200ms").Should(Equal(stopped))
+}
+
 func TestNothingIsLeftOfATerm(t *testing.T) {
 	w := newWorld(t)
 	stop := w.startForNamespaces()

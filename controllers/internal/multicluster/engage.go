@@ -18,6 +18,7 @@ import (
 // engaged is a target that the controller works in.
 type engaged struct {
 	uid           types.UID
+	every         time.Duration   // zero: there is no timer
 	ctx           context.Context // ends when the target is disengaged
 	cancel        context.CancelFunc
 	runs          sync.WaitGroup                         // added to under the controller's mu, as long as it is engaged
@@ -42,7 +43,8 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	e := c.targets[key]
 	_, leaving := c.leaving[key]
 	c.mu.Unlock()
-	if e != nil && (!wanted || connected && status.UID != e.uid || !e.live()) {
+	if e != nil && (!wanted || connected && status.UID != e.uid || !e.live() ||
+		c.period(status) != e.every) {
 		c.disengage(key)
 		e, leaving = nil, true // and when it has left, this is called again
 	}
@@ -72,7 +74,7 @@ func (e *engaged) live() bool {
 func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 	key := status.Cluster
 	e := &engaged{
-		uid: status.UID, rewinds: status.Rewinds, parked: map[Request]struct{}{},
+		uid: status.UID, every: c.period(status), rewinds: status.Rewinds, parked: map[Request]struct{}{},
 		faults:        map[*Objects]error{},
 		subscriptions: make(map[*Objects]clustercache.Subscription, len(c.objects)),
 	}
@@ -96,8 +98,8 @@ func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 	log.V(1).Info("Target is engaged")
 	c.connected(e, true)
 	c.reconcileSource(ctx, key)
-	if c.every > 0 {
-		c.queue.AddAfter(Request{Cluster: key}, phase(key, c.every))
+	if e.every > 0 {
+		c.queue.AddAfter(Request{Cluster: key}, phase(key, e.every, c.environment.Clock.Now()))
 	}
 }
 
@@ -189,16 +191,27 @@ func (c *Controller) reconcileAll(ctx context.Context, key clustercache.ClusterK
 		}
 	}
 	c.reconcileSource(ctx, key)
-	if c.every > 0 {
+	if e.every > 0 {
 		c.queue.Add(Request{Cluster: key})
 	}
 }
 
-// phase is a time within a period that follows from a target's name.
-func phase(key clustercache.ClusterKey, period time.Duration) time.Duration {
+// period is that of a target's timer; zero if it has none.
+func (c *Controller) period(status clustercache.Status) time.Duration {
+	if c.every == nil {
+		return 0
+	}
+	return max(0, c.every(status))
+}
+
+// phase is the time until a target's next turn. All turns are a period apart, and which ones they are follows from the
+// target's name.
+func phase(key clustercache.ClusterKey, period time.Duration, now time.Time) time.Duration {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(key.String()))
-	return time.Duration(hash.Sum64() % uint64(period))
+	turn := time.Duration(hash.Sum64() % uint64(period))
+	passed := time.Duration(now.UnixNano()) % period
+	return (turn - passed + period) % period
 }
 
 // watcher is what the cluster cache is asked for.

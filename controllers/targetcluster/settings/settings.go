@@ -19,11 +19,13 @@ import (
 type Settings struct {
 	cache    cache.Cache
 	defaults clustercache.Limits
+	classes  []configv1alpha1.Class
 }
 
-// New returns the settings by an informer, with the limits of targets that have none of their own.
-func New(c cache.Cache, defaults configv1alpha1.TargetClientConnection) *Settings {
-	return &Settings{cache: c, defaults: clustercache.Limits{
+// New returns the settings by an informer, with those of the configuration for targets that have none of their own.
+func New(c cache.Cache, config *configv1alpha1.HubConfiguration) *Settings {
+	defaults := config.TargetClientConnection
+	return &Settings{cache: c, classes: config.Classes, defaults: clustercache.Limits{
 		QPS: float64(defaults.QPS), Burst: int(defaults.Burst), MaxInFlight: int(defaults.MaxInFlight),
 		Timeout: defaults.Timeout.Duration,
 	}}
@@ -59,14 +61,14 @@ func hibernated(tc *hubv1alpha1.TargetCluster) bool {
 	return tc != nil && resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation])
 }
 
-// targetCluster returns the TargetCluster of a registration, nil if there is none.
+// targetCluster returns the TargetCluster of a registration, nil if there is none. It belongs to the informer.
 func (s *Settings) targetCluster(target clustercache.ClusterKey) *hubv1alpha1.TargetCluster {
 	if target.Namespace == "" {
 		return nil
 	}
 	tc := &hubv1alpha1.TargetCluster{}
 	// The answer comes from memory: nothing is dialled before the informer has shown what is there.
-	if s.cache.Get(context.Background(), target, tc) != nil {
+	if s.cache.Get(context.Background(), target, tc, client.UnsafeDisableDeepCopy) != nil {
 		return nil
 	}
 	return tc

@@ -1,0 +1,151 @@
+package v1alpha1_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	. "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+)
+
+const withoutClasses = `
+apiVersion: config.hub.gardener.cloud/v1alpha1
+kind: HubConfiguration
+leaderElection: {leaderElect: false}
+sourceIdentity: {serviceAccount: {namespace: trellis, name: trellis-source}}
+`
+
+func TestControllersOfClassesAreOffByDefault(t *testing.T) {
+	g := NewWithT(t)
+	config, err := Load([]byte(withNamespace))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(config.Classes[0].Controllers).To(Equal(hubv1alpha1.TargetControllers{}))
+}
+
+func TestDefaultsOfControllersOfClasses(t *testing.T) {
+	for name, test := range map[string]struct {
+		controllers string
+		want        hubv1alpha1.TargetControllers
+	}{
+		"GC-7 the default period is an hour": {
+			"garbageCollector: {enabled: true}",
+			hubv1alpha1.TargetControllers{GarbageCollector: &hubv1alpha1.GarbageCollectorController{
+				Enabled: ptr.To(true), SyncPeriod: ptr.To(duration(time.Hour)),
+			}},
+		},
+		"GC-7 the least period": {
+			"garbageCollector: {enabled: true, syncPeriod: 15s}",
+			hubv1alpha1.TargetControllers{GarbageCollector: &hubv1alpha1.GarbageCollectorController{
+				Enabled: ptr.To(true), SyncPeriod: ptr.To(duration(15 * time.Second)),
+			}},
+		},
+		"GC-7 the period of one that is off does not matter": {
+			"garbageCollector: {syncPeriod: 1s}",
+			hubv1alpha1.TargetControllers{GarbageCollector: &hubv1alpha1.GarbageCollectorController{
+				SyncPeriod: ptr.To(duration(time.Second)),
+			}},
+		},
+		"one that is off has no defaults": {
+			"tokenRequestor: {enabled: false}",
+			hubv1alpha1.TargetControllers{TokenRequestor: &hubv1alpha1.TokenRequestorController{Enabled: ptr.To(false)}},
+		},
+		"the token requestor": {
+			"tokenRequestor: {enabled: true}",
+			hubv1alpha1.TargetControllers{TokenRequestor: &hubv1alpha1.TokenRequestorController{
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5),
+			}},
+		},
+		"the approver": {
+			"csrApprover: {enabled: true}",
+			hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](1),
+			}},
+		},
+		"an empty namespace is the default one": {
+			`csrApprover: {enabled: true, concurrentSyncs: 3, machineNamespace: ""}`,
+			hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](3), MachineNamespace: ptr.To(""),
+			}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			config, err := Load([]byte(withoutClasses +
+				"classes: [{name: a, target: {type: Namespace}, controllers: {" + test.controllers + "}}]"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(config.Classes[0].Controllers).To(Equal(test.want))
+		})
+	}
+}
+
+func TestClassesWhoseControllersAreRejected(t *testing.T) {
+	const (
+		registration = "target: {type: Registration, namespace: garden, name: v}, namespaceSelector: {}"
+		source       = "target: {type: Source}, namespaceSelector: {}"
+	)
+	for name, test := range map[string]struct{ classes, fault string }{
+		"GC-7 a period that is too short": {
+			"[{name: a, target: {type: Namespace}, controllers: {garbageCollector: {enabled: true, syncPeriod: 14s}}}]",
+			`classes[0].controllers.garbageCollector.syncPeriod: Invalid value: "14s": must be at least 15s`,
+		},
+		"no workers": {
+			"[{name: a, target: {type: Namespace}, controllers: {tokenRequestor: {enabled: true, concurrentSyncs: 0}}}]",
+			`classes[0].controllers.tokenRequestor.concurrentSyncs: Invalid value: 0: must be between 1 and 100`,
+		},
+		"too many workers": {
+			"[{name: a, target: {type: Namespace}, controllers: {csrApprover: {enabled: true, concurrentSyncs: 101}}}]",
+			`classes[0].controllers.csrApprover.concurrentSyncs: Invalid value: 101: must be between 1 and 100`,
+		},
+		"Machines of one namespace for all targets": {
+			"[{name: a, target: {type: Namespace}, controllers: {csrApprover: {enabled: true, machineNamespace: garden}}}]",
+			`classes[0].controllers.csrApprover.machineNamespace: Forbidden`,
+		},
+		"Machines of another namespace than the registration's": {
+			"[{name: a, " + registration + ", controllers: {csrApprover: {enabled: true, machineNamespace: shoot}}}]",
+			`classes[0].controllers.csrApprover.machineNamespace: Invalid value: "shoot": must be that of the target's registration (garden)`,
+		},
+		"a class that writes nothing": {
+			"[{name: a, target: {type: Namespace}, dryRun: true, controllers: {garbageCollector: {enabled: true}}}]",
+			`classes[0].controllers.garbageCollector: Forbidden: with dryRun, nothing is written`,
+		},
+		"two classes of the source": {
+			"[{name: a, " + source + ", controllers: {garbageCollector: {enabled: true}}}, " +
+				"{name: b, " + source + ", controllers: {tokenRequestor: {enabled: true}}}]",
+			`classes[1].controllers.tokenRequestor: Forbidden: another class has controllers in the same target`,
+		},
+		"a controller that is not there yet": {
+			"[{name: a, target: {type: Namespace}, controllers: {networkPolicy: {enabled: true}}}]",
+			`classes[0].controllers.networkPolicy: Forbidden: this key of gardener-resource-manager is not supported`,
+		},
+		"a controller that is misspelt": {
+			"[{name: a, target: {type: Namespace}, controllers: {garbagecollector: {enabled: true}}}]",
+			`the nearest known one is "garbageCollector"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Load([]byte(withoutClasses + "classes: " + test.classes))
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.fault)))
+		})
+	}
+}
+
+func TestClassesWhoseControllersAreAccepted(t *testing.T) {
+	for name, classes := range map[string]string{
+		"the namespace of the registration": "[{name: a, target: {type: Registration, namespace: garden, name: v}, " +
+			"namespaceSelector: {}, controllers: {csrApprover: {enabled: true, machineNamespace: garden}}}]",
+		"the operator decides on the source": "[{name: a, target: {type: Source}, namespaceSelector: {}, " +
+			"controllers: {csrApprover: {enabled: true, machineNamespace: machines}}}]",
+		"one of two classes of the source": "[{name: a, target: {type: Source}, namespaceSelector: {}}, " +
+			"{name: b, target: {type: Source}, namespaceSelector: {}, controllers: {garbageCollector: {enabled: true}}}]",
+		"each class of registrations": "[{name: a, target: {type: Namespace}, controllers: {garbageCollector: {enabled: true}}}, " +
+			"{name: b, target: {type: Namespace}, controllers: {garbageCollector: {enabled: true}}}]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Load([]byte(withoutClasses + "classes: " + classes))
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		})
+	}
+}

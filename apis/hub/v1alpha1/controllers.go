@@ -1,0 +1,154 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	minGarbageCollectorSyncPeriod = 15 * time.Second
+	maxControllerConcurrentSyncs  = 100
+)
+
+// controllers are all controllers that can be set: how to reach each one, its defaults and its faults. A new one needs a
+// type, a field and an entry here. Defaults and faults are asked for only if it is enabled.
+var controllers = []struct {
+	name     string
+	enabled  func(c *TargetControllers) bool
+	off      func(c *TargetControllers)
+	defaults func(c *TargetControllers)
+	faults   func(c *TargetControllers, home string, path *field.Path) field.ErrorList
+}{
+	{
+		"garbageCollector",
+		func(c *TargetControllers) bool {
+			return c.GarbageCollector != nil && ptr.Deref(c.GarbageCollector.Enabled, false)
+		},
+		func(c *TargetControllers) { c.GarbageCollector = nil },
+		func(c *TargetControllers) {
+			setDefault(&c.GarbageCollector.SyncPeriod, metav1.Duration{Duration: time.Hour})
+		},
+		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
+			if period := c.GarbageCollector.SyncPeriod.Duration; period < minGarbageCollectorSyncPeriod {
+				return field.ErrorList{field.Invalid(path.Child("syncPeriod"), period.String(),
+					"must be at least "+minGarbageCollectorSyncPeriod.String())}
+			}
+			return nil
+		},
+	},
+	{
+		"csrApprover",
+		func(c *TargetControllers) bool {
+			return c.CSRApprover != nil && ptr.Deref(c.CSRApprover.Enabled, false)
+		},
+		func(c *TargetControllers) { c.CSRApprover = nil },
+		func(c *TargetControllers) { setDefault(&c.CSRApprover.ConcurrentSyncs, 1) },
+		func(c *TargetControllers, home string, path *field.Path) field.ErrorList {
+			faults := concurrentSyncsFaults(*c.CSRApprover.ConcurrentSyncs, path)
+			named := ptr.Deref(c.CSRApprover.MachineNamespace, "")
+			if home != "" && named != "" && named != home {
+				faults = append(faults, field.Invalid(path.Child("machineNamespace"), named,
+					fmt.Sprintf("must be that of the target's registration (%s), or empty", home)))
+			}
+			return faults
+		},
+	},
+	{
+		"tokenRequestor",
+		func(c *TargetControllers) bool {
+			return c.TokenRequestor != nil && ptr.Deref(c.TokenRequestor.Enabled, false)
+		},
+		func(c *TargetControllers) { c.TokenRequestor = nil },
+		func(c *TargetControllers) { setDefault(&c.TokenRequestor.ConcurrentSyncs, 5) },
+		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
+			return concurrentSyncsFaults(*c.TokenRequestor.ConcurrentSyncs, path)
+		},
+	},
+}
+
+func concurrentSyncsFaults(syncs int32, path *field.Path) field.ErrorList {
+	if syncs < 1 || syncs > maxControllerConcurrentSyncs {
+		return field.ErrorList{field.Invalid(path.Child("concurrentSyncs"), syncs,
+			fmt.Sprintf("must be between 1 and %d", maxControllerConcurrentSyncs))}
+	}
+	return nil
+}
+
+func setDefault[T any](value **T, to T) {
+	if *value == nil {
+		*value = &to
+	}
+}
+
+// SetDefaults sets the fields of controllers that are switched on to their defaults.
+func (c *TargetControllers) SetDefaults() {
+	for _, controller := range controllers {
+		if controller.enabled(c) {
+			controller.defaults(c)
+		}
+	}
+}
+
+// Faults returns what is wrong with the controllers that are switched on, after SetDefaults, for a target of a home
+// namespace. An empty one means the source cluster, or that it is not known which target it will be.
+func (c *TargetControllers) Faults(home string, path *field.Path) field.ErrorList {
+	var all field.ErrorList
+	for _, controller := range controllers {
+		if controller.enabled(c) {
+			all = append(all, controller.faults(c, home, path.Child(controller.name))...)
+		}
+	}
+	return all
+}
+
+// Enabled returns the names of the controllers that are switched on.
+func (c *TargetControllers) Enabled() (names []string) {
+	for _, controller := range controllers {
+		if controller.enabled(c) {
+			names = append(names, controller.name)
+		}
+	}
+	return names
+}
+
+// WithoutFaulty returns the controllers without those that are off or faulty, after SetDefaults.
+func (c *TargetControllers) WithoutFaulty(home string) TargetControllers {
+	good := *c
+	for _, controller := range controllers {
+		if !controller.enabled(c) || len(controller.faults(c, home, nil)) > 0 {
+			controller.off(&good)
+		}
+	}
+	return good
+}
+
+// Merge returns the controllers with each single field that own has instead. The fields of both are shared with the
+// result, and not to be changed.
+func (c *TargetControllers) Merge(own *TargetControllers) TargetControllers {
+	merged := *c
+	if own == nil {
+		return merged
+	}
+	into, from := reflect.ValueOf(&merged).Elem(), reflect.ValueOf(own).Elem()
+	for i := range into.NumField() {
+		if from.Field(i).IsNil() {
+			continue
+		}
+		one := reflect.New(into.Field(i).Type().Elem()) // the one that is shared stays as it is
+		if !into.Field(i).IsNil() {
+			one.Elem().Set(into.Field(i).Elem())
+		}
+		for n := range one.Elem().NumField() {
+			if value := from.Field(i).Elem().Field(n); !value.IsNil() {
+				one.Elem().Field(n).Set(value)
+			}
+		}
+		into.Field(i).Set(one)
+	}
+	return merged
+}

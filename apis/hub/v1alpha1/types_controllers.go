@@ -1,0 +1,61 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TargetControllers say which controllers work in a target, and how. All are off by default. Fields that are not set
+// have the value that the target's class has in the hub's configuration, or else their default.
+type TargetControllers struct {
+	// GarbageCollector deletes ConfigMaps and Secrets of the target with the label
+	// resources.gardener.cloud/garbage-collectable-reference that nothing refers to any more.
+	// +optional
+	GarbageCollector *GarbageCollectorController `json:"garbageCollector,omitempty"`
+	// CSRApprover decides on certificate signing requests of kubelets and node agents.
+	// +optional
+	CSRApprover *CSRApproverController `json:"csrApprover,omitempty"`
+	// TokenRequestor requests tokens of service accounts of the target for Secrets of the source.
+	// +optional
+	TokenRequestor *TokenRequestorController `json:"tokenRequestor,omitempty"`
+}
+
+// GarbageCollectorController is about the garbage collector.
+type GarbageCollectorController struct {
+	// Enabled switches it on. While it is, objects that the garbage collector is in charge of stay when a ManagedResource
+	// no longer contains them. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// SyncPeriod is the time between two passes, at least 15s. Default: 1h.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must be a duration such as 1h or 15m"
+	// +optional
+	SyncPeriod *metav1.Duration `json:"syncPeriod,omitempty"`
+}
+
+// CSRApproverController is about the approver of certificate signing requests.
+type CSRApproverController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// ConcurrentSyncs is how many requests of the target are worked on at a time. Default: 1.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// MachineNamespace is the namespace of the source with the target's Machines. It cannot be another one than that of
+	// the target's registration, which is the default.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	MachineNamespace *string `json:"machineNamespace,omitempty"`
+}
+
+// TokenRequestorController is about the requestor of tokens.
+type TokenRequestorController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// ConcurrentSyncs is how many Secrets of the target are worked on at a time. Default: 5.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+}

@@ -1,0 +1,42 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/untrusted"
+)
+
+// reasonControllersInvalid is that of the event about a TargetCluster whose controllers cannot work as it says.
+const reasonControllersInvalid = "ControllersInvalid"
+
+// newSettings tells the TargetClusters whose settings for controllers are faulty. The controllers in question are off
+// for their targets.
+func newSettings(_ context.Context, t *term) (controller, error) {
+	return controller{start: func(ctx context.Context) error {
+		var work sync.WaitGroup
+		defer work.Wait()
+		if err := t.Settings.FollowControllers(ctx, &work, t.reportFaults); err != nil && ctx.Err() == nil {
+			return err //nolint:wrapcheck // it says what was followed
+		}
+		<-ctx.Done()
+		return nil
+	}}, nil
+}
+
+func (t *term) reportFaults(key clustercache.ClusterKey) {
+	status, _ := t.Clusters.GetStatus(key)
+	status.Cluster = key
+	faults := t.Settings.Faults(status).ToAggregate()
+	if faults == nil {
+		return
+	}
+	about := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	t.Events.Eventf(about, nil, corev1.EventTypeWarning, reasonControllersInvalid, "ReadSettings", "%s",
+		untrusted.Message("the controllers in question are off for this target: "+faults.Error()))
+}

@@ -1,0 +1,147 @@
+package settings
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+const configuration = `
+apiVersion: config.hub.gardener.cloud/v1alpha1
+kind: HubConfiguration
+leaderElection: {leaderElect: false}
+sourceIdentity: {serviceAccount: {namespace: trellis, name: trellis-source}}
+classes:
+- {name: "", target: {type: Namespace}, controllers: {garbageCollector: {enabled: true, syncPeriod: 12h}}}
+- {name: other, target: {type: Namespace}, controllers: {csrApprover: {concurrentSyncs: 7}}}
+- {name: plan, target: {type: Namespace}, dryRun: true}
+- {name: plain, target: {type: Source}, namespaceSelector: {}}
+- {name: seed, target: {type: Source}, namespaceSelector: {}, controllers: {garbageCollector: {enabled: true}}}
+- name: virtual
+  target: {type: Registration, namespace: garden, name: virtual}
+  namespaceSelector: {}
+  controllers: {tokenRequestor: {enabled: true}}
+`
+
+// memory answers like those of the source with one TargetCluster.
+type memory struct {
+	cache.Cache
+	tc *hubv1alpha1.TargetCluster
+}
+
+func (m memory) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	tc, is := obj.(*hubv1alpha1.TargetCluster)
+	if !is || m.tc == nil || client.ObjectKeyFromObject(m.tc) != key {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	*tc = *m.tc
+	return nil
+}
+
+func garbageCollector(enabled bool, period time.Duration) *hubv1alpha1.GarbageCollectorController {
+	return &hubv1alpha1.GarbageCollectorController{
+		Enabled: ptr.To(enabled), SyncPeriod: &metav1.Duration{Duration: period},
+	}
+}
+
+func TestControllersOfATarget(t *testing.T) {
+	config, err := configv1alpha1.Load([]byte(configuration))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	shoot := clustercache.ClusterKey{Namespace: "shoot", Name: "a"}
+	collect := func(period time.Duration) hubv1alpha1.TargetControllers {
+		return hubv1alpha1.TargetControllers{GarbageCollector: garbageCollector(true, period)}
+	}
+	none := hubv1alpha1.TargetControllers{}
+	for name, test := range map[string]struct {
+		target clustercache.ClusterKey
+		class  string
+		own    *hubv1alpha1.TargetClusterSpec
+		want   hubv1alpha1.TargetControllers
+		faults string
+		// collects says whether the objects of ManagedResources are left to the collector.
+		collects bool
+	}{
+		"as its class has it":         {shoot, "", nil, collect(12 * time.Hour), "", true},
+		"the other name of the class": {shoot, "resources", nil, collect(12 * time.Hour), "", true},
+		"another class":               {shoot, "other", nil, none, "", false},
+		"a class that nobody knows": {shoot, "unknown", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{GarbageCollector: garbageCollector(true, time.Hour)},
+		}, none, "", false},
+		"a class that writes nothing": {shoot, "plan", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{GarbageCollector: garbageCollector(true, time.Hour)},
+		}, none, "", false},
+		"one field of its own": {shoot, "", &hubv1alpha1.TargetClusterSpec{Controllers: &hubv1alpha1.TargetControllers{
+			GarbageCollector: &hubv1alpha1.GarbageCollectorController{SyncPeriod: &metav1.Duration{Duration: time.Minute}},
+		}}, collect(time.Minute), "", true},
+		"off for this one": {shoot, "", &hubv1alpha1.TargetClusterSpec{Controllers: &hubv1alpha1.TargetControllers{
+			GarbageCollector: &hubv1alpha1.GarbageCollectorController{Enabled: ptr.To(false)},
+		}}, none, "", false},
+		"on for this one, with the default": {shoot, "other", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{
+				GarbageCollector: &hubv1alpha1.GarbageCollectorController{Enabled: ptr.To(true)},
+			},
+		}, collect(time.Hour), "", true},
+		"on for this one, with a field of the class": {shoot, "other", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{
+				CSRApprover: &hubv1alpha1.CSRApproverController{Enabled: ptr.To(true), MachineNamespace: ptr.To("shoot")},
+			},
+		}, hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
+			Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](7), MachineNamespace: ptr.To("shoot"),
+		}}, "", false},
+		"a fault switches one controller off": {shoot, "", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{
+				CSRApprover: &hubv1alpha1.CSRApproverController{Enabled: ptr.To(true), MachineNamespace: ptr.To("shoot--b")},
+			},
+		}, collect(12 * time.Hour), `spec.controllers.csrApprover.machineNamespace: Invalid value: "shoot--b"`, true},
+		"GC-7 a period that is too short": {shoot, "", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{
+				GarbageCollector: &hubv1alpha1.GarbageCollectorController{SyncPeriod: &metav1.Duration{Duration: time.Second}},
+			},
+		}, none, `spec.controllers.garbageCollector.syncPeriod: Invalid value: "1s": must be at least 15s`, true},
+		"paused": {shoot, "", &hubv1alpha1.TargetClusterSpec{Paused: true}, none, "", true},
+		"the source has the class that says something": {clustercache.ClusterKey{Name: "source"}, "", nil,
+			collect(time.Hour), "", true},
+		"the class that names the target": {clustercache.ClusterKey{Namespace: "garden", Name: "virtual"}, "", nil,
+			hubv1alpha1.TargetControllers{TokenRequestor: &hubv1alpha1.TokenRequestorController{
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5),
+			}}, "", false},
+		"another registration there": {clustercache.ClusterKey{Namespace: "garden", Name: "else"}, "other", nil, none, "",
+			false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			m := memory{}
+			if test.own != nil {
+				meta := metav1.ObjectMeta{Namespace: test.target.Namespace, Name: test.target.Name}
+				m.tc = &hubv1alpha1.TargetCluster{ObjectMeta: meta, Spec: *test.own}
+			}
+			before := m.tc.DeepCopy()
+			s := New(m, config)
+			status := clustercache.Status{Cluster: test.target, Labels: map[string]string{hubv1alpha1.ClassLabel: test.class}}
+			g.Expect(s.Controllers(status)).To(Equal(test.want))
+			g.Expect(s.CollectsGarbage(status)).To(Equal(test.collects))
+			faults := s.Faults(status)
+			if test.faults == "" {
+				g.Expect(faults).To(BeEmpty())
+			} else {
+				g.Expect(faults.ToAggregate()).To(MatchError(ContainSubstring(test.faults)))
+			}
+			g.Expect(m.tc).To(Equal(before), "what the informer has is not changed")
+		})
+	}
+	again, err := configv1alpha1.Load([]byte(configuration))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(config).To(Equal(again), "the configuration is not changed")
+}
