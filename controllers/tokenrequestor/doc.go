@@ -62,6 +62,6 @@
 // In the source, in home namespaces: secrets get, list, watch, patch; events (events.k8s.io) create, patch.
 //
 // In targets: serviceaccounts get, create, update; serviceaccounts/token create; tokenreviews (authentication.k8s.io)
-// create; where access Secrets name Secrets of the target: secrets get, create, update. The API server refuses to create
-// no ServiceAccount and no token because of the rights of that account, so these rights are those of an administrator.
+// create; where access Secrets name Secrets of the target: secrets get, create, update. Whoever may create tokens of all
+// ServiceAccounts has all their rights: this role is one of an administrator, however short it is.
 package tokenrequestor

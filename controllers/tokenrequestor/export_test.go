@@ -11,7 +11,9 @@ import (
 )
 
 // Observe has a function told what comes of each run. It is called before Start.
-func (c *Controller) Observe(f func(clustercache.ClusterKey, types.NamespacedName, reconcile.Result, error)) {
+func (c *Controller) Observe(
+	f func(clustercache.ClusterKey, types.NamespacedName, string, reconcile.Result, error),
+) {
 	c.reconciler.observe = f
 }
 

@@ -55,8 +55,8 @@ type reconciler struct {
 	spread   time.Duration
 	tokens   *tokens
 	metrics  *Metrics
-	// observe is told what came of each run. Nil: nobody is.
-	observe func(clustercache.ClusterKey, types.NamespacedName, reconcile.Result, error)
+	// observe is told what came of each run, and which version of the Secret it read; empty if none. Nil: nobody is.
+	observe func(clustercache.ClusterKey, types.NamespacedName, string, reconcile.Result, error)
 }
 
 // run is the work on one access Secret.
@@ -81,8 +81,9 @@ type run struct {
 func (r *reconciler) Reconcile(
 	ctx context.Context, target *multicluster.Target, name types.NamespacedName,
 ) (result reconcile.Result, err error) {
+	secret := &corev1.Secret{}
 	if r.observe != nil {
-		defer func() { r.observe(target.Key(), name, result, err) }()
+		defer func() { r.observe(target.Key(), name, secret.ResourceVersion, result, err) }()
 	}
 	settings, on := r.settings(target.Key())
 	known := r.secrets.Lookup(name)
@@ -93,7 +94,6 @@ func (r *reconciler) Reconcile(
 	if wait := r.first(target, known); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	secret := &corev1.Secret{}
 	if err := r.source.Get(ctx, name, secret); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.tokens.drop(target.Key(), name)

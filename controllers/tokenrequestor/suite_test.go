@@ -70,6 +70,7 @@ type suite struct {
 // outcome is what came of a run.
 type outcome struct {
 	cluster clustercache.ClusterKey
+	version string // of the Secret that was read; empty if none was
 	result  reconcile.Result
 	err     error
 }
@@ -174,10 +175,12 @@ func (s *suite) controller(
 	if err != nil {
 		return nil, err
 	}
-	controller.Observe(func(key clustercache.ClusterKey, name types.NamespacedName, r reconcile.Result, err error) {
+	controller.Observe(func(
+		key clustercache.ClusterKey, name types.NamespacedName, version string, result reconcile.Result, err error,
+	) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.runs[name.String()] = append(s.runs[name.String()], outcome{key, r, err})
+		s.runs[name.String()] = append(s.runs[name.String()], outcome{key, version, result, err})
 	})
 	return controller, nil
 }
@@ -462,20 +465,27 @@ func (h *home) issued(secret *corev1.Secret, others ...string) *corev1.Secret {
 	return found
 }
 
-// settled waits for a run that had nothing to do but to wait, and that began after now.
+// settled waits for a run that had nothing to do but to wait, for a Secret as it is now.
 func (h *home) settled(secret *corev1.Secret) reconcile.Result {
 	h.t.Helper()
-	before := len(hub.outcomes(secret)())
-	h.change(secret, annotated("touched", fmt.Sprint(before)))
+	touched := h.touch(secret)
 	var last outcome
 	h.Eventually(func(g Gomega) {
 		all := hub.outcomes(secret)()
-		g.Expect(len(all)).To(BeNumerically(">", before))
 		last = all[len(all)-1]
 		g.Expect(last.err).NotTo(HaveOccurred())
+		g.Expect(last.version).To(Equal(touched.ResourceVersion))
 		g.Expect(last.result.RequeueAfter).To(BeNumerically(">", 0))
 	}).Should(Succeed())
 	return last.result
+}
+
+// touch changes a Secret in a way that means nothing.
+func (h *home) touch(secret *corev1.Secret) *corev1.Secret {
+	h.t.Helper()
+	return h.change(secret, func(s *corev1.Secret) {
+		s.Annotations["touched"] = s.ResourceVersion
+	})
 }
 
 // fails waits for a run that fails with a message.
