@@ -2,6 +2,7 @@ package tokenrequestor
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -65,8 +66,8 @@ type Options struct {
 type Controller struct {
 	*multicluster.Controller
 	reconciler *reconciler
-	// serverCAs are the certificates that targets were connected with last. Only follow uses them.
-	serverCAs map[clustercache.ClusterKey]string
+	// serverCAs are hashes of the certificates that targets were connected with last. Only follow uses them.
+	serverCAs map[clustercache.ClusterKey][sha256.Size]byte
 }
 
 // New returns a controller that does nothing until it is started.
@@ -96,7 +97,7 @@ func New(options Options) (*Controller, error) {
 	}
 	r := &reconciler{
 		source: options.Source, secrets: secrets, clusters: environment.Clusters, settings: options.Settings,
-		clock: environment.Clock, jitter: options.Jitter, spread: options.Spread, tokens: newTokens(),
+		clock: environment.Clock, jitter: options.Jitter, spread: options.Spread, tokens: newTokens(clock.RealClock{}),
 		metrics: options.Metrics,
 	}
 	inner, err := multicluster.New(Name, environment).
@@ -113,7 +114,7 @@ func New(options Options) (*Controller, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // it names the controller
 	}
-	return &Controller{Controller: inner, reconciler: r, serverCAs: map[clustercache.ClusterKey]string{}}, nil
+	return &Controller{Controller: inner, reconciler: r, serverCAs: map[clustercache.ClusterKey][sha256.Size]byte{}}, nil
 }
 
 // trim keeps of an access Secret what is looked at before it is read.
@@ -195,11 +196,12 @@ func (c *Controller) followServerCA(ctx context.Context, event clustercache.Even
 	if status.State != clustercache.StateConnected {
 		return
 	}
+	hash := sha256.Sum256(status.CA)
 	before, known := c.serverCAs[event.Cluster]
-	if known && before == string(status.CA) {
+	if known && before == hash {
 		return
 	}
-	c.serverCAs[event.Cluster] = string(status.CA)
+	c.serverCAs[event.Cluster] = hash
 	if known {
 		c.enqueue(ctx, event.Cluster, wantsCA)
 	}

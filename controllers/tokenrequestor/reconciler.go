@@ -73,7 +73,7 @@ type run struct {
 	// into is the Secret of the target that has, or gets, the token; nil if the access Secret has. It has no UID if it
 	// does not exist.
 	into *corev1.Secret
-	// due and expiry are those of the token that is there, as far as they are known.
+	// due and expiry are those of the token that is there; expiry is zero if that is not known.
 	due, expiry time.Time
 }
 
@@ -106,7 +106,9 @@ func (r *reconciler) Reconcile(
 		return reconcile.Result{}, nil
 	}
 	w := &run{reconciler: r, target: target, name: name, settings: settings, secret: secret}
-	w.due, w.expiry = r.clock.Now(), r.clock.Now()
+	if w.due, err = time.Parse(time.RFC3339, secret.Annotations[RenewTimestampAnnotation]); err != nil {
+		w.due = r.clock.Now()
+	}
 	w.selfAccess = name.Name == target.Status.SecretName
 	result, err = w.reconcile(ctx)
 	if err != nil {
@@ -118,12 +120,12 @@ func (r *reconciler) Reconcile(
 // Forget implements multicluster.Forgetter.
 func (r *reconciler) Forget(cluster clustercache.ClusterKey) { r.tokens.forget(cluster) }
 
-// first returns how long to wait before a Secret is looked at that is seen for the first time in a term, and whose token
-// is not due for a while: those of all targets are not to be reviewed at once.
+// first returns how long to wait before a Secret is looked at that is seen for the first time, soon after the beginning
+// of a term, and whose token is not due for a while: those of all targets are not to be reviewed at once.
 func (r *reconciler) first(target *multicluster.Target, known client.Object) time.Duration {
 	name := client.ObjectKeyFromObject(known)
 	due, err := time.Parse(time.RFC3339, known.GetAnnotations()[RenewTimestampAnnotation])
-	if r.spread <= 0 || err != nil || due.Sub(r.clock.Now()) < r.spread || r.tokens.known(target.Key(), name) {
+	if r.spread <= 0 || err != nil || due.Sub(r.clock.Now()) < r.spread || !r.tokens.isNew(target.Key(), name, r.spread) {
 		return 0
 	}
 	r.tokens.good(target.Key(), name, due, time.Time{})
@@ -141,6 +143,11 @@ func (w *run) failed(err error) error {
 		return err // it is tried again at once, or when the target is back
 	case errors.As(err, &input):
 		w.target.Warn(w.secret, input.reason, actionRequest, untrusted.Message(input.message))
+		if input.reason == reasonDenied {
+			w.metrics.requested(resultDenied)
+			w.tokens.drop(w.target.Key(), w.name) // it is not meant to have a token
+			return err
+		}
 	case errors.As(err, &status):
 		w.target.Warn(w.secret, reasonFailed, actionRequest, untrusted.Message(err.Error()))
 	}
@@ -163,7 +170,6 @@ func (w *run) reconcile(ctx context.Context) (reconcile.Result, error) {
 	}
 	refusal := w.settings.Policy.refuses(w.access.account, w.target.Status.ServiceAccount, w.selfAccess)
 	if refusal != "" {
-		w.metrics.requested(resultDenied)
 		return reconcile.Result{}, reconcile.TerminalError(&inputError{reasonDenied, refusal})
 	}
 	if w.selfAccess && w.access.targetSecret.Name != "" {
@@ -217,15 +223,13 @@ func (w *run) decide(ctx context.Context) (time.Duration, error) {
 		w.expiry = claims.Expiry
 	}
 	switch {
-	case missing, w.access.injectCA && !w.content.hasCA(w.target.Status.CA):
+	case missing:
+		w.due = now
 		return w.pause(now), nil
-	case invalid == nil && !now.Before(due):
-		w.due = due
+	case w.access.injectCA && !w.content.hasCA(w.target.Status.CA), invalid == nil && !now.Before(due):
 		return w.pause(now), nil
-	case invalid == nil:
-		w.due = due
 	}
-	if pause := w.tokens.pause(w.target.Key()); pause > 0 {
+	if pause := w.tokens.turn(w.target.Key(), w.name); pause > 0 {
 		return pause, nil
 	}
 	good, err := w.review(ctx, token)
@@ -250,7 +254,7 @@ func (w *run) pause(now time.Time) time.Duration {
 			"The next renewal waits.")
 		return rest
 	}
-	return w.tokens.pause(w.target.Key())
+	return w.tokens.turn(w.target.Key(), w.name)
 }
 
 // review asks the target whether a token is that of the ServiceAccount.

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache"
 )
@@ -26,12 +27,15 @@ const (
 
 // tokens is what is remembered of the tokens of all targets, for a term.
 type tokens struct {
+	clock   clock.PassiveClock // paces calls
 	mu      sync.Mutex
 	targets map[clustercache.ClusterKey]*targetTokens
 }
 
 type targetTokens struct {
+	began   time.Time // when the target was first worked in
 	calls   *rate.Limiter
+	turns   map[types.NamespacedName]time.Time // when those may call that wait for it
 	secrets map[types.NamespacedName]*tokenState
 }
 
@@ -43,37 +47,46 @@ type tokenState struct {
 	last   time.Time // when it was last renewed
 }
 
-func newTokens() *tokens { return &tokens{targets: map[clustercache.ClusterKey]*targetTokens{}} }
+func newTokens(c clock.PassiveClock) *tokens {
+	return &tokens{clock: c, targets: map[clustercache.ClusterKey]*targetTokens{}}
+}
 
 func (t *tokens) target(key clustercache.ClusterKey) *targetTokens {
 	known := t.targets[key]
 	if known == nil {
 		known = &targetTokens{
-			calls: rate.NewLimiter(callRate, callBurst), secrets: map[types.NamespacedName]*tokenState{},
+			began: t.clock.Now(), calls: rate.NewLimiter(callRate, callBurst), turns: map[types.NamespacedName]time.Time{},
+			secrets: map[types.NamespacedName]*tokenState{},
 		}
 		t.targets[key] = known
 	}
 	return known
 }
 
-// pause returns how long to wait before the target is called; zero: it may be called now, and is expected to be.
-func (t *tokens) pause(key clustercache.ClusterKey) time.Duration {
+// turn returns how long a Secret has to wait for its turn to call the target; zero: it is now. Each gets one turn at a
+// time, so that those that wait come back one after the other.
+func (t *tokens) turn(key clustercache.ClusterKey, name types.NamespacedName) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	reservation := t.target(key).calls.Reserve()
-	delay := reservation.Delay()
-	if delay > 0 {
-		reservation.Cancel()
+	target, now := t.target(key), t.clock.Now()
+	at, waits := target.turns[name]
+	if !waits {
+		at = now.Add(target.calls.ReserveN(now, 1).DelayFrom(now))
 	}
-	return delay
+	if !now.Before(at) {
+		delete(target.turns, name)
+		return 0
+	}
+	target.turns[name] = at
+	return at.Sub(now)
 }
 
-// known tells whether something is remembered of a token.
-func (t *tokens) known(key clustercache.ClusterKey, name types.NamespacedName) bool {
+// isNew tells whether nothing is remembered of a token, and the target has not been worked in for longer than a time.
+func (t *tokens) isNew(key clustercache.ClusterKey, name types.NamespacedName, within time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	known := t.targets[key]
-	return known != nil && known.secrets[name] != nil
+	target := t.target(key)
+	return target.secrets[name] == nil && t.clock.Since(target.began) < within
 }
 
 // good remembers that a token is good until it is due.
@@ -93,9 +106,9 @@ func (t *tokens) renewed(key clustercache.ClusterKey, name types.NamespacedName,
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.target(key)
-	state := tokenState{due: due, expiry: expiry, last: now}
+	state := tokenState{due: due, expiry: expiry, last: now, row: 1}
 	if before := known.secrets[name]; before != nil {
-		state.row = before.row + 1
+		state.row += before.row
 	}
 	known.secrets[name] = &state
 }
@@ -134,6 +147,7 @@ func (t *tokens) drop(key clustercache.ClusterKey, name types.NamespacedName) {
 	defer t.mu.Unlock()
 	if known := t.targets[key]; known != nil {
 		delete(known.secrets, name)
+		delete(known.turns, name)
 	}
 }
 

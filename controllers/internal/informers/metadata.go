@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,7 +50,9 @@ func NewMetadata(
 		}
 		err = informer.SetWatchErrorHandlerWithContext(
 			func(_ context.Context, _ *toolscache.Reflector, err error) {
-				logger.V(1).Info("Cannot watch in the source, trying again", "resource", resource.Resource, "error", err.Error())
+				if expired := apierrors.IsResourceExpired(err) || apierrors.IsGone(err); !expired {
+					logger.Info("Cannot watch in the source, trying again", "resource", resource.Resource, "error", err.Error())
+				}
 			})
 		if err != nil {
 			return nil, fmt.Errorf("watching the metadata of %s: %w", resource.Resource, err)
