@@ -251,7 +251,8 @@ func TestATargetThatDoesNotAcceptItsTokens(t *testing.T) {
 func TestTokensOverdueAreCounted(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, inBeta)
-	good, never, bad := h.secret("good"), h.secret("never", annotated(ServiceAccountNamespaceAnnotation, "absent")), h.secret("bad")
+	good, bad := h.secret("good"), h.secret("bad")
+	never := h.secret("never", annotated(ServiceAccountNamespaceAnnotation, "absent"))
 	for _, secret := range []*corev1.Secret{good, never, bad} {
 		h.create(secret)
 	}
@@ -279,7 +280,10 @@ func TestTokensOverdueAreCounted(t *testing.T) {
 			return found
 		}
 	}
-	const overdue, expiration = "trellis_target_tokens_overdue", "trellis_target_tokens_overdue_expiration_timestamp_seconds"
+	const (
+		overdue    = "trellis_target_tokens_overdue"
+		expiration = "trellis_target_tokens_overdue_expiration_timestamp_seconds"
+	)
 	h.Eventually(figure(overdue)).Should(HaveKeyWithValue(h.key.String(), 2.0))
 	claims, _ := kubeconfig.ClaimsOf(token(first))
 	h.Expect(figure(expiration)()).To(HaveKeyWithValue(h.key.String(), float64(claims.Expiry.Unix())))

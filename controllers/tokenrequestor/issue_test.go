@@ -198,7 +198,9 @@ func TestTR13_ATokenIsNotMounted(t *testing.T) {
 	h := newHome(t, inBeta)
 	secret := h.secret("mounted")
 	h.Expect(beta.Client.Create(t.Context(), &corev1.ServiceAccount{
-		ObjectMeta:                   metav1.ObjectMeta{Namespace: h.name, Name: "mounted", Annotations: map[string]string{"kept": "true"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: h.name, Name: "mounted", Annotations: map[string]string{"kept": "true"},
+		},
 		AutomountServiceAccountToken: ptr.To(true),
 	})).To(Succeed())
 	h.create(secret)
@@ -234,7 +236,9 @@ func TestTR14_OtherSecretsAreLeftAlone(t *testing.T) {
 func TestTR15_TR16_TheLifetimeIsAskedFor(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, inAlpha)
-	for name, lifetime := range map[string]time.Duration{"ten-minutes": 10 * time.Minute, "hundred-hours": 100 * time.Hour} {
+	for name, lifetime := range map[string]time.Duration{
+		"ten-minutes": 10 * time.Minute, "hundred-hours": 100 * time.Hour,
+	} {
 		secret := h.secret(name, annotated(ExpirationAnnotation, lifetime.String()))
 		h.create(secret)
 		got := h.issued(secret)

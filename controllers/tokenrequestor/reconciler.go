@@ -366,7 +366,8 @@ func (w *run) writeInto(ctx context.Context, data map[string][]byte) error {
 }
 
 // patch writes data, a timestamp unless it is zero, and the absence of the finalizer into the access Secret, if that
-// changes anything. It writes to the very version of the Secret that was read, and only while the target is what it was.
+// changes anything. It writes to the very version of the Secret that was read, and only while the target is what it
+// was.
 func (w *run) patch(ctx context.Context, data map[string][]byte, renewAt time.Time) error {
 	changes := map[string]any{}
 	metadata := map[string]any{}

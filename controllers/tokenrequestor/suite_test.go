@@ -267,7 +267,7 @@ func (r recorder) Eventf(
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name := client.ObjectKeyFromObject(secret).String()
-	r.suite.events[name] = append(r.suite.events[name], reason+": "+fmt.Sprintf(note, args...))
+	r.events[name] = append(r.events[name], reason+": "+fmt.Sprintf(note, args...))
 }
 
 var _ events.EventRecorder = recorder{}

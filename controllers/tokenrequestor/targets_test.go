@@ -327,7 +327,9 @@ func TestSeveralTargetsOfANamespace(t *testing.T) {
 	h.Expect(h.get(unknown).ResourceVersion).To(Equal(unknown.ResourceVersion))
 
 	t.Log("another class does not make it one of two, unless it is responsible, too")
-	h.change(h.getFrom(alpha, h.name, "a-kubeconfig"), func(s *corev1.Secret) { s.Labels[hubv1alpha1.ClassLabel] = "other" })
+	h.change(h.getFrom(alpha, h.name, "a-kubeconfig"), func(s *corev1.Secret) {
+		s.Labels[hubv1alpha1.ClassLabel] = "other"
+	})
 	h.Eventually(func() map[string]string { s, _ := hub.clusters.GetStatus(a); return s.Labels }).
 		Should(HaveKeyWithValue(hubv1alpha1.ClassLabel, "other"))
 	h.settledWithout(open)

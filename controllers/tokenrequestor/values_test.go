@@ -40,18 +40,19 @@ func TestTR1_TR15_TR16_TR34_TimesOfRenewal(t *testing.T) {
 	none := func(d time.Duration, _ float64) time.Duration { return d }
 	most := func(d time.Duration, factor float64) time.Duration { return d + time.Duration(factor*float64(d)) }
 	now := time.Date(2021, 10, 4, 10, 0, 0, 0, time.UTC)
+	at := func(hours, minutes, seconds int) time.Duration {
+		return time.Duration((hours*60+minutes)*60+seconds) * time.Second
+	}
 	for _, row := range []struct {
-		name      string
-		lifetime  time.Duration
-		from, to  time.Duration
-		reference string
+		name               string
+		lifetime, from, to time.Duration
 	}{
-		{"TR-1 the default", 12 * time.Hour, 9*time.Hour + 36*time.Minute, 10*time.Hour + 4*time.Minute + 48*time.Second, ""},
-		{"six hours", 6 * time.Hour, 4*time.Hour + 48*time.Minute, 5*time.Hour + 2*time.Minute + 24*time.Second, ""},
-		{"TR-15 ten minutes", 10 * time.Minute, 8 * time.Minute, 8*time.Minute + 24*time.Second, ""},
-		{"TR-16 a hundred hours", 100 * time.Hour, 19*time.Hour + 12*time.Minute, 20*time.Hour + 9*time.Minute + 36*time.Second, ""},
-		{"a minute at least", time.Second, time.Minute, time.Minute, ""},
-		{"a clock that is late", -time.Hour, time.Minute, time.Minute, ""},
+		{"TR-1 the default", at(12, 0, 0), at(9, 36, 0), at(10, 4, 48)},
+		{"six hours", at(6, 0, 0), at(4, 48, 0), at(5, 2, 24)},
+		{"TR-15 ten minutes", at(0, 10, 0), at(0, 8, 0), at(0, 8, 24)},
+		{"TR-16 a hundred hours", at(100, 0, 0), at(19, 12, 0), at(20, 9, 36)},
+		{"a minute at least", at(0, 0, 1), at(0, 1, 0), at(0, 1, 0)},
+		{"a clock that is late", -at(1, 0, 0), at(0, 1, 0), at(0, 1, 0)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			g := NewWithT(t)

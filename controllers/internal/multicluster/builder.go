@@ -167,7 +167,8 @@ func (b *Builder) WatchesSource(kind client.Object, list client.ObjectList, to S
 	return b.WatchesSourceBy(&sharedInformer{environment: &b.environment, kind: kind, list: list}, to)
 }
 
-// WatchesSourceBy does the same with a watch that the caller runs, for objects that the informers of the hub do not have.
+// WatchesSourceBy does the same with a watch that the caller runs, for objects that the informers of the hub do not
+// have.
 func (b *Builder) WatchesSourceBy(objects SourceObjects, to SourceMapFunc) *Builder {
 	b.source = append(b.source, sourceWatch{objects, to})
 	return b
