@@ -158,6 +158,11 @@ type Status struct {
 	CredentialExpiry time.Time
 	// CredentialIssued is since when that credential is valid; zero if it does not tell.
 	CredentialIssued time.Time
+	// CA holds the PEM certificates that the API server is verified with; empty if those are the system's, and for static
+	// targets. It is shared, and not to be changed.
+	CA []byte
+	// ServiceAccount is that of the target whose token the credential is; zero if it is none.
+	ServiceAccount types.NamespacedName
 	// Rewinds is how often the target was found to have gone back in time since it was registered here, as when its
 	// etcd is restored from a backup. What was known of its objects before says nothing any more, not even which of
 	// two versions is the newer one.

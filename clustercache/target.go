@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache/internal/connection"
@@ -413,6 +414,10 @@ func (t *target) take(r *registration.Registration) {
 func (s *Status) inUse(r *registration.Registration) {
 	s.SecretResourceVersion = r.ResourceVersion
 	s.CredentialIssued, s.CredentialExpiry = r.Access.Validity()
+	s.CA, s.ServiceAccount = nil, types.NamespacedName{}
+	if c := r.Access.Kubeconfig; c != nil {
+		s.CA, s.ServiceAccount = c.CA, c.ServiceAccount()
+	}
 	s.PendingSecretResourceVersion, s.PendingReason, s.PendingMessage = "", "", ""
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
@@ -36,13 +37,9 @@ const (
 // Parse reads a kubeconfig. The error is always a *FaultError. What it costs is bounded by MaxBytes, whatever the
 // content.
 func Parse(content []byte, policy Policy) (*Config, error) {
-	plain, err := toJSON(content)
+	parsed, err := Load(content)
 	if err != nil {
 		return nil, err
-	}
-	parsed, err := clientcmd.Load(plain)
-	if err != nil {
-		return nil, errNoKubeconfig()
 	}
 	cluster, user, err := current(parsed)
 	if err != nil {
@@ -67,6 +64,20 @@ func Parse(content []byte, policy Policy) (*Config, error) {
 		return nil, err
 	}
 	return config, nil
+}
+
+// Load decodes a kubeconfig and judges nothing in it. It is for those who change a kubeconfig that they do not use. The
+// error is always a *FaultError. What it costs is bounded by MaxBytes, whatever the content.
+func Load(content []byte) (*api.Config, error) {
+	plain, err := toJSON(content)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := clientcmd.Load(plain)
+	if err != nil {
+		return nil, errNoKubeconfig()
+	}
+	return parsed, nil
 }
 
 // current returns the cluster and the user of the current context.
@@ -202,25 +213,62 @@ func (c *Config) judgeLengths() error {
 // tokenValidity reads the beginning and the end of a JSON web token without verifying it; zero if the token is none or
 // does not tell.
 func tokenValidity(token string) (issued, end time.Time) {
+	claims, ok := ClaimsOf(token)
+	if !ok || claims.Expiry.IsZero() {
+		return time.Time{}, time.Time{}
+	}
+	return claims.Issued, claims.Expiry
+}
+
+// Claims are what a token says of itself, which nobody has verified. Zero: it does not say.
+type Claims struct {
+	Issued, Expiry time.Time
+	Subject        string
+}
+
+// ClaimsOf reads the claims of a JSON web token without verifying it; false if the token is none.
+func ClaimsOf(token string) (Claims, bool) {
+	if len(token) > maxToken {
+		return Claims{}, false
+	}
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return time.Time{}, time.Time{}
+		return Claims{}, false
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {
-		return time.Time{}, time.Time{}
+		return Claims{}, false
 	}
 	var claims struct {
-		Issued float64 `json:"iat"`
-		Expiry float64 `json:"exp"`
+		Issued  float64 `json:"iat"`
+		Expiry  float64 `json:"exp"`
+		Subject any     `json:"sub"`
+	}
+	if json.Unmarshal(payload, &claims) != nil {
+		return Claims{}, false
 	}
 	plausible := func(seconds float64) bool { return seconds > 0 && seconds <= 1<<40 }
-	if json.Unmarshal(payload, &claims) != nil || !plausible(claims.Expiry) {
-		return time.Time{}, time.Time{}
+	var out Claims
+	if plausible(claims.Expiry) {
+		out.Expiry = time.Unix(int64(claims.Expiry), 0)
 	}
-	end = time.Unix(int64(claims.Expiry), 0)
-	if plausible(claims.Issued) && claims.Issued < claims.Expiry {
-		issued = time.Unix(int64(claims.Issued), 0)
+	if plausible(claims.Issued) && (out.Expiry.IsZero() || claims.Issued < claims.Expiry) {
+		out.Issued = time.Unix(int64(claims.Issued), 0)
 	}
-	return issued, end
+	out.Subject, _ = claims.Subject.(string)
+	return out, true
+}
+
+// serviceAccountPrefix begins the names of users that are service accounts.
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// ServiceAccount is that whose token a kubeconfig has, as far as the token tells; zero if it is another user's.
+func (c *Config) ServiceAccount() types.NamespacedName {
+	claims, _ := ClaimsOf(c.Token)
+	rest, is := strings.CutPrefix(claims.Subject, serviceAccountPrefix)
+	namespace, name, parts := strings.Cut(rest, ":")
+	if !is || !parts || len(namespace) > maxName || len(name) > maxName {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }

@@ -266,3 +266,37 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatATokenSaysOfItself(t *testing.T) {
+	token := func(claims string) string {
+		return "x." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".x"
+	}
+	for name, c := range map[string]struct {
+		token   string
+		is      bool
+		claims  Claims
+		account types.NamespacedName
+	}{
+		"opaque":    {"opaque", false, Claims{}, types.NamespacedName{}},
+		"no claims": {"a.b!.c", false, Claims{}, types.NamespacedName{}},
+		"no JSON":   {token("x"), false, Claims{}, types.NamespacedName{}},
+		"too long":  {token(`{"sub":"` + strings.Repeat("x", 32<<10) + `"}`), false, Claims{}, types.NamespacedName{}},
+		"empty":     {token("{}"), true, Claims{}, types.NamespacedName{}},
+		"a service account": {token(`{"iat":1000,"exp":2000,"sub":"system:serviceaccount:a:b"}`), true,
+			Claims{time.Unix(1000, 0), time.Unix(2000, 0), "system:serviceaccount:a:b"},
+			types.NamespacedName{Namespace: "a", Name: "b"}},
+		"another user": {token(`{"sub":"system:node:a:b"}`), true, Claims{Subject: "system:node:a:b"}, types.NamespacedName{}},
+		"half of an account": {token(`{"sub":"system:serviceaccount:a"}`), true,
+			Claims{Subject: "system:serviceaccount:a"}, types.NamespacedName{}},
+		"no text":     {token(`{"sub":[1]}`), true, Claims{}, types.NamespacedName{}},
+		"implausible": {token(`{"iat":3000,"exp":2000}`), true, Claims{Expiry: time.Unix(2000, 0)}, types.NamespacedName{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			claims, is := ClaimsOf(c.token)
+			g.Expect(is).To(Equal(c.is))
+			g.Expect(claims).To(Equal(c.claims))
+			g.Expect((&Config{Token: c.token}).ServiceAccount()).To(Equal(c.account))
+		})
+	}
+}

@@ -42,3 +42,9 @@ func FromSecret(s *corev1.Secret, policy Policy) (*Config, error) {
 	return nil, invalidSecret("the Secret has no kubeconfig: neither the key %q nor %q has content",
 		secret.KubeconfigDataName, alternativeDataName)
 }
+
+// KeyOf returns the key of a registration Secret whose content FromSecret reads, and false if there is none.
+func KeyOf(s *corev1.Secret) (key string, found bool) {
+	key, _, found = contentOf(s)
+	return key, found
+}

@@ -21,6 +21,24 @@ func Follow[T client.Object](
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", kind, err)
 	}
+	if err := follow(ctx, informer, work, changed); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return fmt.Errorf("watching %T: %w", kind, err)
+	}
+	return nil
+}
+
+// follower is what an informer does for those who follow it.
+type follower interface {
+	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
+	RemoveEventHandler(registration toolscache.ResourceEventHandlerRegistration) error
+}
+
+func follow[T client.Object](
+	ctx context.Context, informer follower, work *sync.WaitGroup, changed func(before, after T, initial bool),
+) error {
 	var none T
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
@@ -42,7 +60,7 @@ func Follow[T client.Object](
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("watching %T: %w", kind, err)
+		return err //nolint:wrapcheck // the caller says what was watched
 	}
 	work.Add(1)
 	context.AfterFunc(ctx, func() {

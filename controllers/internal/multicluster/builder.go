@@ -111,6 +111,7 @@ type Builder struct {
 	environment Environment
 	objects     []watch
 	source      []sourceWatch
+	shared      bool                                    // some of source are watched by the informers of the hub
 	every       func(clustercache.Status) time.Duration // nil: there is no timer
 	negative    bool                                    // a period is
 	onSync      bool
@@ -127,9 +128,17 @@ type watch struct {
 }
 
 type sourceWatch struct {
-	kind client.Object
-	list client.ObjectList
-	to   SourceMapFunc
+	SourceObjects
+	to SourceMapFunc
+}
+
+// SourceObjects is a watch of objects of the source. What it hands out is shared, and not changed.
+type SourceObjects interface {
+	// Follow calls changed for all changes until ctx ends, at first for what exists. before is nil for an object that is
+	// new, after for one that is gone. It returns when all that exist were handled; work is done when nothing is left.
+	Follow(ctx context.Context, work *sync.WaitGroup, changed func(before, after client.Object)) error
+	// InNamespace returns the objects of a namespace.
+	InNamespace(ctx context.Context, namespace string) ([]client.Object, error)
 }
 
 // New begins a controller with a name for logs and metrics.
@@ -157,7 +166,14 @@ func (b *Builder) Watches(objects *Objects, to MapFunc) *Builder {
 // WatchesSource has reconciled what follows from a change of an object of the source in all targets of its namespace.
 // kind and list say which objects, by their types.
 func (b *Builder) WatchesSource(kind client.Object, list client.ObjectList, to SourceMapFunc) *Builder {
-	b.source = append(b.source, sourceWatch{kind, list, to})
+	b.shared = true
+	return b.WatchesSourceBy(&sharedInformer{environment: &b.environment, kind: kind, list: list}, to)
+}
+
+// WatchesSourceBy does the same with a watch that the caller runs, for objects that the informers of the hub do not
+// have.
+func (b *Builder) WatchesSourceBy(objects SourceObjects, to SourceMapFunc) *Builder {
+	b.source = append(b.source, sourceWatch{objects, to})
 	return b
 }
 
@@ -223,7 +239,7 @@ func (b *Builder) Complete(reconciler Reconciler) (*Controller, error) {
 	switch {
 	case e.Clusters == nil || e.Events == nil:
 		return nil, fmt.Errorf("controller %s: a required part of its environment is missing", b.name)
-	case len(b.source) > 0 && e.Source == nil:
+	case b.shared && e.Source == nil:
 		return nil, fmt.Errorf("controller %s: objects of the source cannot be watched without its informers", b.name)
 	case b.workers < 1 || b.perTarget < 1 || b.timeout <= 0 || b.negative:
 		return nil, fmt.Errorf("controller %s: workers and times have to be positive", b.name)

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/internal/informers"
 	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
 )
@@ -119,7 +118,7 @@ func (c *Controller) watch(ctx context.Context) error {
 		return nil
 	}
 	for _, w := range c.source {
-		err := informers.Follow(ctx, c.environment.Source, w.kind, &c.work, func(before, after client.Object, _ bool) {
+		err := w.Follow(ctx, &c.work, func(before, after client.Object) {
 			c.reconcileFor(before, w.to)
 			c.reconcileFor(after, w.to)
 		})
@@ -194,6 +193,20 @@ func (c *Controller) Objects(cluster clustercache.ClusterKey, objects *Objects) 
 		return nil, nil
 	}
 	return e.subscriptions[objects], e.faults[objects]
+}
+
+// Enqueue has objects reconciled in a target for a reason that no watch tells. It does nothing while the controller
+// does not work in the target: it reconciles everything when it begins to.
+func (c *Controller) Enqueue(cluster clustercache.ClusterKey, names ...types.NamespacedName) {
+	c.mu.Lock()
+	_, engaged := c.targets[cluster]
+	c.mu.Unlock()
+	if !engaged {
+		return
+	}
+	for _, name := range names {
+		c.queue.Add(Request{Cluster: cluster, NamespacedName: name})
+	}
 }
 
 // reconcile works on a request, parks it or drops it.

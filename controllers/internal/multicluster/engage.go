@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -307,24 +305,15 @@ func (c *Controller) reconcileFor(obj client.Object, to SourceMapFunc) {
 // reconcileSource has reconciled in a target what follows from all objects of its namespace of the source.
 func (c *Controller) reconcileSource(ctx context.Context, key clustercache.ClusterKey) {
 	for _, w := range c.source {
-		list, ok := w.list.DeepCopyObject().(client.ObjectList)
-		if !ok {
-			continue
-		}
-		err := c.environment.Source.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy)
-		if err == nil {
-			err = meta.EachListItem(list, func(item runtime.Object) error {
-				if obj, is := item.(client.Object); is {
-					for _, name := range w.to(obj) {
-						c.queue.Add(Request{Cluster: key, NamespacedName: name})
-					}
-				}
-				return nil
-			})
-		}
+		objects, err := w.InNamespace(ctx, key.Namespace)
 		if err != nil && ctx.Err() == nil {
 			c.environment.Logger.Error(err, "Cannot list objects of the source",
 				"controller", c.name, "target", metrics.TargetName(key))
+		}
+		for _, obj := range objects {
+			for _, name := range w.to(obj) {
+				c.queue.Add(Request{Cluster: key, NamespacedName: name})
+			}
 		}
 	}
 }

@@ -1,0 +1,77 @@
+package tokenrequestor
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/trellis-hub/trellis/clustercache"
+)
+
+func TestTurnsOfATarget(t *testing.T) {
+	g := NewWithT(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	tokens := newTokens(clock)
+	key, other := clustercache.ClusterKey{Name: "one"}, clustercache.ClusterKey{Name: "other"}
+	name := func(n int) types.NamespacedName { return types.NamespacedName{Name: string(rune('A' + n))} }
+	for n := range callBurst {
+		g.Expect(tokens.turn(key, name(n))).To(BeZero())
+	}
+	const each = time.Second / callRate
+	g.Expect(tokens.turn(key, name(0))).To(Equal(each))
+	g.Expect(tokens.turn(key, name(0))).To(Equal(each), "it has one turn, however often it asks")
+	g.Expect(tokens.turn(key, name(1))).To(Equal(2 * each))
+	g.Expect(tokens.turn(other, name(0))).To(BeZero(), "another target")
+	clock.SetTime(clock.Now().Add(each))
+	g.Expect(tokens.turn(key, name(0))).To(BeZero())
+	g.Expect(tokens.turn(key, name(1))).To(Equal(each))
+	g.Expect(tokens.turn(key, name(0))).To(Equal(2 * each))
+
+	tokens.forget(key)
+	tokens.forget(other)
+	g.Expect(tokens.targets).To(BeEmpty())
+}
+
+func TestRenewalsInARowWait(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Now()
+	tokens := newTokens(clocktesting.NewFakePassiveClock(now))
+	key, name := clustercache.ClusterKey{Name: "one"}, types.NamespacedName{Name: "a"}
+	renew := func() time.Duration {
+		rest := tokens.rest(key, name, now)
+		tokens.renewed(key, name, now, now.Add(time.Hour), now.Add(time.Hour))
+		return rest
+	}
+	for _, wait := range []time.Duration{0, 0, 0, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
+		g.Expect(renew()).To(Equal(wait))
+	}
+	tokens.failed(key, name, now, now)
+	g.Expect(tokens.rest(key, name, now)).To(Equal(80*time.Second), "a failure changes nothing")
+	for range 100 {
+		renew()
+	}
+	g.Expect(tokens.rest(key, name, now)).To(Equal(againLast))
+	tokens.good(key, name, now.Add(time.Hour), now.Add(time.Hour))
+	g.Expect(renew()).To(BeZero(), "one was good")
+}
+
+func TestTokensAreOverdueByThemselves(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Now()
+	tokens := newTokens(clocktesting.NewFakePassiveClock(now))
+	key := clustercache.ClusterKey{Name: "one"}
+	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
+	tokens.good(key, a, now.Add(time.Hour), now.Add(2*time.Hour))
+	tokens.renewed(key, b, now, now.Add(2*time.Hour), now.Add(90*time.Minute))
+	at := func(after time.Duration) overdue { return tokens.overdue(now.Add(after))[key] }
+	g.Expect(at(59 * time.Minute)).To(Equal(overdue{}))
+	g.Expect(at(time.Hour)).To(Equal(overdue{1, now.Add(2 * time.Hour)}), "nobody has to run for that")
+	g.Expect(at(2 * time.Hour)).To(Equal(overdue{2, now.Add(90 * time.Minute)}))
+	tokens.failed(key, a, now.Add(90*time.Minute), time.Time{})
+	g.Expect(at(time.Hour)).To(Equal(overdue{number: 1}), "it is overdue since it was first, and may have none")
+	tokens.drop(key, a)
+	g.Expect(at(time.Hour)).To(Equal(overdue{}))
+}
