@@ -1,13 +1,14 @@
-// Package csrapprover approves and denies CertificateSigningRequests of targets: for server certificates of kubelets, and
-// for client certificates of node agents. Nobody else in a target knows which machines are meant to be its nodes; the
+// Package csrapprover approves and denies CertificateSigningRequests of targets: for server certificates of kubelets,
+// and for client certificates of node agents. Nothing in a target says which machines are meant to be its nodes; the
 // Machines in the source do.
 //
 // # How it works
 //
-// The requests of two signers are watched in each target, and of each only whether it has been decided is kept. One that
-// has not is read, and judged by the Node, read from the target, and by the Machines in the home namespace of the
+// The requests of two signers are watched in each target, and of each only whether it has been decided is kept. One
+// that has not is read, and judged by the Node, read from the target, and by the Machines in the home namespace of the
 // target, read from the source. Nothing of this is cached. The decision is a condition, written through the subresource
-// for it in the version that was read: if somebody else was faster, the request is read anew.
+// for it in the version that was read: if somebody else was faster, the request is read anew. The log has each
+// decision, and a metric counts them.
 //
 // A kubelet gets a certificate for exactly the names and addresses that its Node has, if exactly one Machine has the
 // label node with the name of the Node. A node agent gets one for a Machine that exists: the first one by a bootstrap
@@ -41,7 +42,7 @@
 //
 // # Rights
 //
-// In the source, in home namespaces: machines (machine.sapcloud.io) list; targetclusters (hub.trellis.dev) get; events
+// In the source, in home namespaces: machines (machine.sapcloud.io) list; targetclusters (hub.gardener.cloud) get; events
 // (events.k8s.io) create, patch.
 //
 // In targets: certificatesigningrequests (certificates.k8s.io) get, list, watch; certificatesigningrequests/approval

@@ -121,8 +121,8 @@ func (j *judge) kubelet(ctx context.Context) (verdict, error) {
 	case !slices.Equal(subject.Organization, []string{nodesGroup}):
 		return deny("the organization is not %q and nothing else", nodesGroup), nil
 	}
-	name, err := nameIn(user, nodeUserPrefix)
-	if err != nil { // it will never be that of a Node
+	name := strings.TrimPrefix(user, nodeUserPrefix)
+	if !isName(name) { // it will never be that of a Node
 		return deny("%q is not the name of a Node", untrusted.Name(name)), nil
 	}
 	node, err := j.node(ctx, name)
@@ -218,8 +218,8 @@ func (j *judge) strict() verdict {
 // nodeAgent judges a request for the client certificate of a node agent.
 func (j *judge) nodeAgent(ctx context.Context) (verdict, error) {
 	commonName, user := j.request.Subject.CommonName, j.spec.Username
-	machine, err := nameIn(commonName, nodeAgentPrefix)
-	if err != nil { // it will never be that of a Machine
+	machine := strings.TrimPrefix(commonName, nodeAgentPrefix)
+	if !isName(machine) { // it will never be that of a Machine
 		return deny("%q is not the name of a Machine", untrusted.Name(machine)), nil
 	}
 	node := machine

@@ -138,10 +138,7 @@ func TestCSR17_ANodeWithTooManyAddressesIsAnError(t *testing.T) {
 func TestCSR18_AnErrorAboutTheNodeIsNoDenial(t *testing.T) {
 	needsControlPlanes(t)
 	ctx := context.Background()
-	weak := &site{
-		ControlPlane: beta.ControlPlane, client: beta.client,
-		key: clusterKey{Namespace: "shoot-weak", Name: "weak"},
-	}
+	weak := &site{ControlPlane: beta.ControlPlane, client: beta.client, key: weakKey}
 	kubeconfig, err := beta.ClientCertKubeconfig("weak", nil, time.Hour)
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -164,8 +161,6 @@ func TestCSR18_AnErrorAboutTheNodeIsNoDenial(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "weak"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "weak"}},
 	})
-	b.Expect(alpha.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: weak.key.Namespace}})).
-		To(Succeed())
 	b.create(alpha, registration(weak.key, kubeconfig))
 	b.node(beta, "csr18-node", nodeAddresses...)
 	machine := b.machine(alpha, weak.key.Namespace, "csr18-node", "csr18-node")
@@ -191,7 +186,6 @@ func TestCSR18_AMissingMachineAPIIsNoDenial(t *testing.T) {
 	ctx := context.Background()
 	now := clocktesting.NewFakePassiveClock(time.Now().Add(time.Hour)) // no request is young
 	b := start(t, with(Settings{}, alpha), func(o *Options) { o.Source, o.Environment.Clock = beta.client, now })
-	b.create(beta, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}})
 	b.node(alpha, "csr18", nodeAddresses...)
 	kubelet, agent := fulfilled("csr18"), clientWish(bootstrap, nodeAgent+"csr18-fresh")
 	b.request(alpha, "csr18-a", kubelet)

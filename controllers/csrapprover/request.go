@@ -3,9 +3,7 @@ package csrapprover
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -65,16 +63,5 @@ func decides(conditionType string) bool {
 		conditionType == string(certificatesv1.CertificateDenied)
 }
 
-// errNoName is returned for what cannot be the name of any object.
-var errNoName = errors.New("not a name")
-
-// nameIn returns the name of an object that follows a prefix.
-func nameIn(text, prefix string) (string, error) {
-	name := strings.TrimPrefix(text, prefix)
-	if !isName(name) {
-		return name, errNoName
-	}
-	return name, nil
-}
-
+// isName tells whether an object can have a name, which may come from anybody.
 func isName(name string) bool { return len(utilvalidation.IsDNS1123Subdomain(name)) == 0 }

@@ -18,8 +18,8 @@ type Settings struct {
 	Gardenadm bool
 	// Strict denies kubelets usages that no server certificate needs, and e-mail addresses and URIs.
 	Strict bool
-	// MigrationUser allows the ServiceAccount kube-system/gardener-node-agent, which node agents used to be, to ask for the
-	// certificates of machines.
+	// MigrationUser allows the ServiceAccount kube-system/gardener-node-agent, which node agents used to be, to ask for
+	// the certificates of machines.
 	MigrationUser bool
 }
 

@@ -18,7 +18,7 @@ func TestCSR24_Settings(t *testing.T) {
 		"the home namespace":           {Settings{MachineNamespace: "a"}, "a", ""},
 		"a foreign namespace":          {Settings{MachineNamespace: "b"}, "a", "has to be the home namespace"},
 		"none is asked for":            {Settings{WithoutMachines: true}, "a", ""},
-		"both":                         {Settings{WithoutMachines: true, MachineNamespace: "a"}, "a", "machineNamespace is set"},
+		"both":                         {Settings{WithoutMachines: true, MachineNamespace: "a"}, "a", "is set, although"},
 		"no home":                      {Settings{}, "", "no home namespace"},
 		"no home, a namespace":         {Settings{MachineNamespace: "a"}, "", "has to be the home namespace"},
 		"no home, none is asked for":   {Settings{WithoutMachines: true}, "", ""},

@@ -48,6 +48,9 @@ import (
 // Two targets. The first one is the source, too.
 var alpha, beta *site
 
+// weakKey is another registration of the second one, with few rights. A test makes it.
+var weakKey = clustercache.ClusterKey{Namespace: "shoot-weak", Name: "weak"}
+
 // clusters has the connections to them, for all tests.
 var clusters clustercache.ClusterCache
 
@@ -154,11 +157,16 @@ func prepare(ctx context.Context, work *sync.WaitGroup) error {
 	if err := installMachines(ctx, alpha); err != nil {
 		return err
 	}
-	for _, s := range []*site{alpha, beta} {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.key.Namespace}}
-		if err := alpha.client.Create(ctx, namespace); err != nil {
+	for _, n := range []struct {
+		in   *site
+		name string
+	}{{alpha, home}, {alpha, beta.key.Namespace}, {alpha, weakKey.Namespace}, {beta, home}} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n.name}}
+		if err := n.in.client.Create(ctx, namespace); err != nil {
 			return err
 		}
+	}
+	for _, s := range []*site{alpha, beta} {
 		if err := alpha.client.Create(ctx, registration(s.key, s.Kubeconfig())); err != nil {
 			return err
 		}
