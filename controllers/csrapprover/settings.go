@@ -1,0 +1,41 @@
+package csrapprover
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Settings are those of the approver in one target. The zero value looks for Machines in the home namespace of the
+// target, and has all that is optional switched off.
+type Settings struct {
+	// MachineNamespace is the namespace of the source with the Machines of the target. It can only be the home namespace
+	// of the target, which is what empty means: those of other targets have Machines with the same node names.
+	MachineNamespace string
+	// WithoutMachines has nobody ask for Machines. A kubelet then needs no more than a Node, and a node agent is taken to
+	// be on the node with the name of its machine. It is for targets whose machines are not managed by the source.
+	WithoutMachines bool
+	// Gardenadm has client certificates for gardenadm approved, which are of use in a garden or self-hosted cluster only.
+	Gardenadm bool
+	// Strict denies kubelets usages that no server certificate needs, and e-mail addresses and URIs.
+	Strict bool
+	// MigrationUser allows the ServiceAccount kube-system/gardener-node-agent, which node agents used to be, to ask for
+	// the certificates of machines.
+	MigrationUser bool
+}
+
+// Validate tells whether the settings can be those of a target with a home namespace, which is empty for a target that
+// is not registered in the source. With others, nothing is approved or denied.
+func (s Settings) Validate(home string) error {
+	switch {
+	case s.MachineNamespace != "" && s.MachineNamespace != home:
+		return fmt.Errorf("machineNamespace is %q, but has to be the home namespace of the target, %q",
+			s.MachineNamespace, home)
+	case s.MachineNamespace != "" && s.WithoutMachines:
+		return errors.New("machineNamespace is set, although Machines are not to be asked for")
+	case home == "" && !s.WithoutMachines:
+		return errors.New("the target has no home namespace in which Machines could be looked for")
+	case s.MigrationUser && s.WithoutMachines:
+		return errors.New("the migration user is told by the label of his Machine, but Machines are not to be asked for")
+	}
+	return nil
+}
