@@ -118,7 +118,7 @@ type Builder struct {
 	enabled     func(clustercache.Status) bool
 	settings    FollowFunc
 	workers     int
-	perTarget   int
+	perTarget   func(clustercache.Status) int
 	timeout     time.Duration
 }
 
@@ -144,8 +144,9 @@ type SourceObjects interface {
 // New begins a controller with a name for logs and metrics.
 func New(name string, environment Environment) *Builder {
 	return &Builder{
-		name: name, environment: environment, workers: defaultWorkers, perTarget: defaultPerTarget, timeout: defaultTimeout,
-		enabled: func(status clustercache.Status) bool { return status.Cluster.Namespace != "" },
+		name: name, environment: environment, workers: defaultWorkers, timeout: defaultTimeout,
+		perTarget: func(clustercache.Status) int { return defaultPerTarget },
+		enabled:   func(status clustercache.Status) bool { return status.Cluster.Namespace != "" },
 	}
 }
 
@@ -214,8 +215,8 @@ func (b *Builder) EnabledFor(enabled func(clustercache.Status) bool) *Builder {
 // work is done.
 type FollowFunc func(ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey)) error
 
-// FollowsSettings has EnabledFor and EveryFor asked again when settings change. Only the target that they are about is
-// engaged or disengaged; one with another period is engaged anew.
+// FollowsSettings has EnabledFor, EveryFor and WorkersFor asked again when settings change. Only the target that they
+// are about is engaged or disengaged; one with another period or number of workers is engaged anew.
 func (b *Builder) FollowsSettings(follow FollowFunc) *Builder {
 	b.settings = follow
 	return b
@@ -223,6 +224,12 @@ func (b *Builder) FollowsSettings(follow FollowFunc) *Builder {
 
 // Workers sets how many requests are worked on at a time, default 5, and how many of them for one target, default 2.
 func (b *Builder) Workers(all, perTarget int) *Builder {
+	return b.WorkersFor(all, func(clustercache.Status) int { return perTarget })
+}
+
+// WorkersFor is Workers with a number for each target, which is asked for when EnabledFor is, and answered from memory.
+// Less than one is one.
+func (b *Builder) WorkersFor(all int, perTarget func(clustercache.Status) int) *Builder {
 	b.workers, b.perTarget = all, perTarget
 	return b
 }
@@ -241,7 +248,7 @@ func (b *Builder) Complete(reconciler Reconciler) (*Controller, error) {
 		return nil, fmt.Errorf("controller %s: a required part of its environment is missing", b.name)
 	case b.shared && e.Source == nil:
 		return nil, fmt.Errorf("controller %s: objects of the source cannot be watched without its informers", b.name)
-	case b.workers < 1 || b.perTarget < 1 || b.timeout <= 0 || b.negative:
+	case b.workers < 1 || b.timeout <= 0 || b.negative:
 		return nil, fmt.Errorf("controller %s: workers and times have to be positive", b.name)
 	case len(b.objects) == 0 && len(b.source) == 0 && b.every == nil:
 		return nil, fmt.Errorf("controller %s: %w", b.name, errors.New("nothing would ever be reconciled"))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -51,6 +50,7 @@ type Controller struct {
 	targets   map[clustercache.ClusterKey]*engaged
 	leaving   map[clustercache.ClusterKey]struct{} // disengaged, with runs under way
 	runs      map[*time.Time]struct{}              // when those began that are under way
+	limits    sync.Map                             // int, how many may be for an engaged target, by its name
 }
 
 func newController(b Builder, reconciler Reconciler) (*Controller, error) {
@@ -73,7 +73,7 @@ func newController(b Builder, reconciler Reconciler) (*Controller, error) {
 			return fairqueue.New(name, fairqueue.Options[Request]{
 				Flow:        func(r Request) string { return r.Cluster.String() },
 				Tenant:      func(r Request) string { return r.Cluster.Namespace },
-				MaxInFlight: func(string) int { return b.perTarget },
+				MaxInFlight: c.inFlight,
 				Workers:     b.workers,
 				RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[Request](retryFirst, retryLast),
 			})
@@ -87,6 +87,15 @@ func newController(b Builder, reconciler Reconciler) (*Controller, error) {
 	}
 	c.inner = inner
 	return c, nil
+}
+
+// inFlight is how many requests may be worked on for a target. The queue asks while it is locked.
+func (c *Controller) inFlight(target string) int {
+	limit, _ := c.limits.Load(target)
+	if workers, engaged := limit.(int); engaged {
+		return workers
+	}
+	return 1 // nothing is done
 }
 
 // Start works until ctx ends, and returns when nothing is left of the controller. It can be called once.
@@ -281,7 +290,7 @@ func (c *Controller) failed(ctx context.Context, e *engaged, request Request, er
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{RequeueAfter: replacedRetry}, nil
-	case errors.Is(err, clustercache.ErrConnectionReplaced), apierrors.IsConflict(err):
+	case errors.Is(err, clustercache.ErrConnectionReplaced):
 		return reconcile.Result{RequeueAfter: replacedRetry}, nil
 	}
 	return reconcile.Result{}, err

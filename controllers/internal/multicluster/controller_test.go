@@ -471,7 +471,7 @@ func TestTimersOfTheirOwn(t *testing.T) {
 	changed(east)
 	w.Eventually(w.timesForgotten(east)).Should(Equal(before+1), "it has no timer any more")
 	stopped := w.count(east, "")()
-	w.Consistently(w.count(east, ""), "200ms").Should(Equal(stopped))
+	w.Consistently(w.count(east, ""), "200ms").Should(BeNumerically("<=", stopped+1), "one was due already")
 }
 
 func TestNothingIsLeftOfATerm(t *testing.T) {

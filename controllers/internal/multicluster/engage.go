@@ -17,6 +17,7 @@ import (
 type engaged struct {
 	uid           types.UID
 	every         time.Duration   // zero: there is no timer
+	workers       int             // that may work for it at a time
 	ctx           context.Context // ends when the target is disengaged
 	cancel        context.CancelFunc
 	runs          sync.WaitGroup                         // added to under the controller's mu, as long as it is engaged
@@ -42,7 +43,7 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	_, leaving := c.leaving[key]
 	c.mu.Unlock()
 	if e != nil && (!wanted || connected && status.UID != e.uid || !e.live() ||
-		c.period(status) != e.every) {
+		c.period(status) != e.every || c.workersFor(status) != e.workers) {
 		c.disengage(key)
 		e, leaving = nil, true // and when it has left, this is called again
 	}
@@ -58,6 +59,9 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	}
 }
 
+// workersFor is how many requests of a target may be worked on at a time.
+func (c *Controller) workersFor(status clustercache.Status) int { return max(c.perTarget(status), 1) }
+
 // live reports whether what the target was subscribed to goes on. It does not if the target was registered anew.
 func (e *engaged) live() bool {
 	for _, s := range e.subscriptions {
@@ -72,11 +76,13 @@ func (e *engaged) live() bool {
 func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 	key := status.Cluster
 	e := &engaged{
-		uid: status.UID, every: c.period(status), rewinds: status.Rewinds, parked: map[Request]struct{}{},
+		uid: status.UID, every: c.period(status), workers: c.workersFor(status), rewinds: status.Rewinds,
+		parked:        map[Request]struct{}{},
 		faults:        map[*Objects]error{},
 		subscriptions: make(map[*Objects]clustercache.Subscription, len(c.objects)),
 	}
 	e.ctx, e.cancel = context.WithCancel(ctx)
+	c.limits.Store(key.String(), e.workers)
 	c.mu.Lock()
 	c.targets[key] = e
 	c.environment.Metrics.targets(c.name, len(c.targets))
@@ -110,6 +116,7 @@ func (c *Controller) disengage(key clustercache.ClusterKey) {
 	c.leaving[key] = struct{}{}
 	c.environment.Metrics.targets(c.name, len(c.targets))
 	c.mu.Unlock()
+	c.limits.Delete(key.String())
 	e.cancel()
 	for _, s := range e.subscriptions {
 		s.Close()
