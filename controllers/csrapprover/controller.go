@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,9 +29,6 @@ import (
 // Name is that of the controller, for logs and metrics.
 const Name = "csr-approver"
 
-// defaultPerTarget is how many requests of a target are worked on at a time if Options do not say.
-const defaultPerTarget = 1
-
 // allWorkers is how many requests are worked on at a time. They wait for targets most of the time; with fewer, some
 // targets that hang would occupy them all.
 const allWorkers = 32
@@ -40,6 +39,10 @@ const runTimeout = 30 * time.Second
 // grace is how long after it was made a request is not denied only because a Node or a Machine is missing: it may be
 // written at the same time. A denial is final, and kubelets ask again only after a pause that grows.
 const grace = 10 * time.Second
+
+// judgeRate, a second, and judgeBurst bound how often requests of one target are judged: a target makes as many as it
+// likes.
+const judgeRate, judgeBurst = 10, 50
 
 // maxReported is how many faults are remembered, of all targets, to report each only once.
 const maxReported = 256
@@ -94,9 +97,9 @@ type Options struct {
 	// watch of all Machines. Required.
 	Source client.Reader
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
-	Settings func(clustercache.ClusterKey) (Settings, bool)
-	// ConcurrentSyncs is how many requests of one target are worked on at a time. Default 1.
-	ConcurrentSyncs int
+	Settings func(clustercache.Status) (Settings, bool)
+	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	Follow multicluster.FollowFunc
 	// Metrics takes figures. Nil: nobody does.
 	Metrics *Metrics
 }
@@ -106,48 +109,104 @@ func New(options Options) (*multicluster.Controller, error) {
 	if options.Source == nil || options.Settings == nil {
 		return nil, fmt.Errorf("controller %s: %w", Name, errors.New("a required option is missing"))
 	}
-	if options.ConcurrentSyncs == 0 {
-		options.ConcurrentSyncs = defaultPerTarget
-	}
 	r := &reconciler{
 		source: options.Source, settings: options.Settings, metrics: options.Metrics,
 		clock: options.Environment.Clock, reported: lru.New(maxReported),
+		limiters: map[clustercache.ClusterKey]*rate.Limiter{},
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
 	}
 	builder := multicluster.New(Name, options.Environment).
 		EnabledFor(func(status clustercache.Status) bool {
-			_, on := options.Settings(status.Cluster)
+			_, on := options.Settings(status)
 			return on
 		}).
-		Workers(max(allWorkers, options.ConcurrentSyncs), options.ConcurrentSyncs).
+		WorkersFor(allWorkers, func(status clustercache.Status) int {
+			settings, _ := options.Settings(status)
+			return settings.ConcurrentSyncs
+		}).
 		Timeout(runTimeout)
+	var controller *multicluster.Controller
+	if options.Follow != nil {
+		builder.FollowsSettings(func(
+			ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
+		) error {
+			return options.Follow(ctx, work, func(cluster clustercache.ClusterKey) {
+				changed(cluster)
+				recheck(controller, cluster)
+			})
+		})
+	}
 	for _, objects := range watched {
 		builder.Watches(objects, undecided)
 	}
-	return builder.Complete(r) //nolint:wrapcheck // it names the controller
+	var err error
+	controller, err = builder.Complete(r)
+	return controller, err //nolint:wrapcheck // it names the controller
+}
+
+// recheck has what is not decided judged by other settings.
+func recheck(controller *multicluster.Controller, cluster clustercache.ClusterKey) {
+	for _, objects := range watched {
+		requests, _ := controller.Objects(cluster, objects)
+		if requests == nil {
+			continue
+		}
+		requests.Range(func(name types.NamespacedName, value any) bool {
+			controller.Enqueue(cluster, undecided(name, nil, value)...)
+			return true
+		})
+	}
 }
 
 type reconciler struct {
 	source   client.Reader
-	settings func(clustercache.ClusterKey) (Settings, bool)
+	settings func(clustercache.Status) (Settings, bool)
 	clock    clock.PassiveClock
 	metrics  *Metrics
 	reported *lru.Cache // the faults that were reported last
+
+	mu       sync.Mutex
+	limiters map[clustercache.ClusterKey]*rate.Limiter
+}
+
+// await waits until requests of a target may be judged: each takes lists of the source.
+func (r *reconciler) await(ctx context.Context, cluster clustercache.ClusterKey) error {
+	r.mu.Lock()
+	limiter := r.limiters[cluster]
+	if limiter == nil {
+		limiter = rate.NewLimiter(judgeRate, judgeBurst)
+		r.limiters[cluster] = limiter
+	}
+	r.mu.Unlock()
+	if err := limiter.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting to judge a request of target %s: %w", cluster, err)
+	}
+	return nil
+}
+
+// Forget implements multicluster.Forgetter.
+func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.limiters, cluster)
 }
 
 // Reconcile decides a request, or leaves it alone.
 func (r *reconciler) Reconcile(
 	ctx context.Context, target *multicluster.Target, name types.NamespacedName,
 ) (reconcile.Result, error) {
-	settings, on := r.settings(target.Key())
+	settings, on := r.settings(target.Status)
 	if !on {
 		return reconcile.Result{}, nil
 	}
 	if err := settings.Validate(target.Namespace()); err != nil {
 		err = fmt.Errorf("settings of the CSR approver for target %s: %w", target.Key(), err)
 		r.report(ctx, target, fault{target.Key(), err.Error()}, reasonSettings, err.Error())
+		return reconcile.Result{}, err
+	}
+	if err := r.await(ctx, target.Key()); err != nil {
 		return reconcile.Result{}, err
 	}
 	csr := &certificatesv1.CertificateSigningRequest{}
@@ -166,7 +225,7 @@ func (r *reconciler) Reconcile(
 	}
 	err = fmt.Errorf("CertificateSigningRequest %s: %w", untrusted.Name(csr.Name), err)
 	if bad := (*unusableError)(nil); errors.As(err, &bad) {
-		r.report(ctx, target, fault{target.Key(), string(csr.UID)}, reasonUnusable, err.Error())
+		r.report(ctx, target, fault{target.Key(), untrusted.Token(string(csr.UID))}, reasonUnusable, err.Error())
 	}
 	return reconcile.Result{}, err
 }

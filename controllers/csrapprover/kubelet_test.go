@@ -10,6 +10,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/trellis-hub/trellis/clustercache"
 	. "github.com/trellis-hub/trellis/controllers/csrapprover"
 )
 
@@ -336,7 +337,7 @@ func TestCSRMessagesAreBounded(t *testing.T) {
 
 func TestCSR24_MachinesOfAForeignNamespaceAreRejected(t *testing.T) {
 	b := start(t, func(o *Options) {
-		o.Settings = func(key clusterKey) (Settings, bool) {
+		o.Settings = func(clustercache.Status) (Settings, bool) {
 			return Settings{MachineNamespace: beta.key.Namespace}, true // right for beta, wrong for alpha
 		}
 	})

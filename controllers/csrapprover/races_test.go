@@ -18,11 +18,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/trellis-hub/trellis/clustercache"
 	. "github.com/trellis-hub/trellis/controllers/csrapprover"
 )
-
-type clusterKey = clustercache.ClusterKey
 
 func clientKey(name string) client.ObjectKey { return client.ObjectKey{Name: name} }
 

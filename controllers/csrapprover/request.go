@@ -7,6 +7,8 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // Bounds of what is looked at. A request of a real kubelet has 2 KiB and a dozen names.
@@ -23,7 +25,9 @@ type unusableError struct{ fault string }
 
 func (e *unusableError) Error() string { return e.fault }
 
-func unusable(format string, args ...any) error { return &unusableError{fmt.Sprintf(format, args...)} }
+func unusable(format string, args ...any) error {
+	return &unusableError{untrusted.Message(fmt.Sprintf(format, args...))}
+}
 
 // parse reads the certificate request of a CertificateSigningRequest. Its signature is not checked: the signer does.
 func parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {

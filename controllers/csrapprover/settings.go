@@ -8,6 +8,8 @@ import (
 // Settings are those of the approver in one target. The zero value looks for Machines in the home namespace of the
 // target, and has all that is optional switched off.
 type Settings struct {
+	// ConcurrentSyncs is how many requests of the target are worked on at a time. Less than one is one.
+	ConcurrentSyncs int
 	// MachineNamespace is the namespace of the source with the Machines of the target. It can only be the home namespace
 	// of the target, which is what empty means: those of other targets have Machines with the same node names.
 	MachineNamespace string

@@ -284,10 +284,10 @@ func needsControlPlanes(t *testing.T) {
 }
 
 // settings has the same ones in some targets, and the approver switched off elsewhere.
-func settings(s Settings, sites ...*site) func(clustercache.ClusterKey) (Settings, bool) {
-	return func(key clustercache.ClusterKey) (Settings, bool) {
+func settings(s Settings, sites ...*site) func(clustercache.Status) (Settings, bool) {
+	return func(status clustercache.Status) (Settings, bool) {
 		for _, site := range sites {
-			if site.key == key {
+			if site.key == status.Cluster {
 				return s, true
 			}
 		}

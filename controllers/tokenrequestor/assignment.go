@@ -37,7 +37,7 @@ func (r *reconciler) isFor(target *multicluster.Target, secret *corev1.Secret) b
 			continue
 		}
 		exists = exists || key.Name == picked
-		settings, on := r.settings(key)
+		settings, on := r.settings(status)
 		if hubClass(status) != hubClass(target.Status) && (!on || !relevant(secret, settings.Class)) {
 			continue
 		}

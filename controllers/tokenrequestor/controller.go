@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,8 +30,7 @@ const Name = "token-requestor"
 
 // Defaults of Options.
 const (
-	defaultPerTarget = 5
-	defaultSpread    = 5 * time.Minute
+	defaultSpread = 5 * time.Minute
 )
 
 // allWorkers is how many Secrets are worked on at a time. They wait for targets most of the time; with fewer, some
@@ -50,9 +50,9 @@ type Options struct {
 	// Namespaces are those in which access Secrets are looked for. None: all.
 	Namespaces []string
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
-	Settings func(clustercache.ClusterKey) (Settings, bool)
-	// ConcurrentSyncs is how many Secrets of one target are worked on at a time. Default 5.
-	ConcurrentSyncs int
+	Settings func(clustercache.Status) (Settings, bool)
+	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	Follow multicluster.FollowFunc
 	// Spread is within which time after the beginning of a term tokens are reviewed that are not due. Default 5m;
 	// negative: at once.
 	Spread time.Duration
@@ -74,9 +74,6 @@ type Controller struct {
 func New(options Options) (*Controller, error) {
 	if options.Source == nil || options.Metadata == nil || options.Settings == nil {
 		return nil, fmt.Errorf("controller %s: %w", Name, errors.New("a required option is missing"))
-	}
-	if options.ConcurrentSyncs == 0 {
-		options.ConcurrentSyncs = defaultPerTarget
 	}
 	if options.Spread == 0 {
 		options.Spread = defaultSpread
@@ -100,21 +97,37 @@ func New(options Options) (*Controller, error) {
 		clock: environment.Clock, jitter: options.Jitter, spread: options.Spread, tokens: newTokens(clock.RealClock{}),
 		metrics: options.Metrics,
 	}
-	inner, err := multicluster.New(Name, environment).
+	c := &Controller{reconciler: r, serverCAs: map[clustercache.ClusterKey][sha256.Size]byte{}}
+	builder := multicluster.New(Name, environment).
 		WatchesSourceBy(secrets, func(obj client.Object) []types.NamespacedName {
 			return []types.NamespacedName{client.ObjectKeyFromObject(obj)}
 		}).
 		EnabledFor(func(status clustercache.Status) bool {
-			_, on := options.Settings(status.Cluster)
+			_, on := options.Settings(status)
 			return on && status.Cluster.Namespace != ""
 		}).
-		Workers(max(allWorkers, options.ConcurrentSyncs), options.ConcurrentSyncs).
-		Timeout(runTimeout).
-		Complete(r)
-	if err != nil {
+		WorkersFor(allWorkers, func(status clustercache.Status) int {
+			settings, _ := options.Settings(status)
+			return settings.ConcurrentSyncs
+		}).
+		Timeout(runTimeout)
+	if options.Follow != nil {
+		builder.FollowsSettings(func(
+			ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
+		) error {
+			return options.Follow(ctx, work, func(cluster clustercache.ClusterKey) {
+				changed(cluster)
+				// Whether a Secret is for a target depends on all targets of its namespace.
+				for _, status := range environment.Clusters.List(cluster.Namespace) {
+					c.recheck(ctx, status.Cluster)
+				}
+			})
+		})
+	}
+	if c.Controller, err = builder.Complete(r); err != nil {
 		return nil, err //nolint:wrapcheck // it names the controller
 	}
-	return &Controller{Controller: inner, reconciler: r, serverCAs: map[clustercache.ClusterKey][sha256.Size]byte{}}, nil
+	return c, nil
 }
 
 // trim keeps of an access Secret what is looked at before it is read.
@@ -149,8 +162,8 @@ func (c *Controller) Start(ctx context.Context) error {
 	return group.Wait() //nolint:wrapcheck // it names the controller
 }
 
-// Recheck has all access Secrets of a target reconciled, such as when its settings have changed.
-func (c *Controller) Recheck(ctx context.Context, cluster clustercache.ClusterKey) {
+// recheck has all access Secrets of a target reconciled whose settings have changed.
+func (c *Controller) recheck(ctx context.Context, cluster clustercache.ClusterKey) {
 	c.enqueue(ctx, cluster, func(client.Object) bool { return true })
 }
 

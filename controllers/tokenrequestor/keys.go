@@ -1,13 +1,15 @@
 package tokenrequestor
 
+import resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+
 // Keys of access Secrets.
 const (
 	// PurposeLabel with the value Purpose makes a Secret an access Secret.
-	PurposeLabel = "resources.gardener.cloud/purpose"
+	PurposeLabel = resourcesv1alpha1.PurposeLabel
 	// Purpose is the value of PurposeLabel.
-	Purpose = "token-requestor"
+	Purpose = resourcesv1alpha1.PurposeTokenRequestor
 	// ClassLabel says which instance is responsible, if Settings.Class is set.
-	ClassLabel = "resources.gardener.cloud/class"
+	ClassLabel = resourcesv1alpha1.AccessClassLabel
 
 	// ServiceAccountNameAnnotation names the ServiceAccount in the target.
 	ServiceAccountNameAnnotation = "serviceaccount.resources.gardener.cloud/name"
@@ -27,7 +29,7 @@ const (
 	TargetSecretNamespaceAnnotation = "token-requestor.resources.gardener.cloud/target-secret-namespace"
 
 	// LegacyFinalizer is what old versions of Gardener left on access Secrets.
-	LegacyFinalizer = "resources.gardener.cloud/token-requestor"
+	LegacyFinalizer = resourcesv1alpha1.TokenRequestorFinalizer
 
 	// KeyToken, KeyCA and KeyKubeconfig are keys of the Secret's data.
 	KeyToken      = "token"

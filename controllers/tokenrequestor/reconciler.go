@@ -49,7 +49,7 @@ type reconciler struct {
 	source   client.Client
 	secrets  *informers.Metadata
 	clusters clustercache.ClusterCache
-	settings func(clustercache.ClusterKey) (Settings, bool)
+	settings func(clustercache.Status) (Settings, bool)
 	clock    clock.PassiveClock
 	jitter   func(time.Duration, float64) time.Duration
 	spread   time.Duration
@@ -85,7 +85,7 @@ func (r *reconciler) Reconcile(
 	if r.observe != nil {
 		defer func() { r.observe(target.Key(), name, secret.ResourceVersion, result, err) }()
 	}
-	settings, on := r.settings(target.Key())
+	settings, on := r.settings(target.Status)
 	known := r.secrets.Lookup(name)
 	if !on || known == nil || name.Namespace != target.Namespace() || !relevant(known, settings.Class) {
 		r.tokens.drop(target.Key(), name)
@@ -229,9 +229,6 @@ func (w *run) decide(ctx context.Context) (time.Duration, error) {
 	case w.access.injectCA && !w.content.hasCA(w.target.Status.CA), invalid == nil && !now.Before(due):
 		return w.pause(now), nil
 	}
-	if pause := w.tokens.turn(w.target.Key(), w.name); pause > 0 {
-		return pause, nil
-	}
 	good, err := w.review(ctx, token)
 	switch {
 	case err != nil:
@@ -254,11 +251,14 @@ func (w *run) pause(now time.Time) time.Duration {
 			"The next renewal waits.")
 		return rest
 	}
-	return w.tokens.turn(w.target.Key(), w.name)
+	return 0
 }
 
 // review asks the target whether a token is that of the ServiceAccount.
 func (w *run) review(ctx context.Context, token string) (bool, error) {
+	if err := w.tokens.await(ctx, w.target.Key()); err != nil {
+		return false, fmt.Errorf("waiting to review the token of ServiceAccount %s: %w", w.access.account, err)
+	}
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := w.target.Client.Create(ctx, review); err != nil {
 		w.metrics.reviewed(resultFailed)
@@ -271,6 +271,9 @@ func (w *run) review(ctx context.Context, token string) (bool, error) {
 
 // renew requests a token and puts it where it belongs.
 func (w *run) renew(ctx context.Context) (reconcile.Result, error) {
+	if err := w.tokens.await(ctx, w.target.Key()); err != nil {
+		return reconcile.Result{}, fmt.Errorf("waiting to request a token of ServiceAccount %s: %w", w.access.account, err)
+	}
 	if err := w.ensureServiceAccount(ctx); err != nil {
 		w.metrics.requested(resultFailed)
 		return reconcile.Result{}, err
@@ -281,10 +284,11 @@ func (w *run) renew(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, err
 	}
 	now := w.clock.Now()
+	w.tokens.issued(w.target.Key(), w.name, now)
 	after := renewIn(now, expiry, w.jitter)
 	data, err := w.content.with(token, w.access.injectCA, w.target.Status.CA)
 	if err != nil {
-		return reconcile.Result{}, err
+		return reconcile.Result{}, reconcile.TerminalError(err) // until the Secret changes
 	}
 	if w.into != nil {
 		if err := w.writeInto(ctx, data); err != nil {
@@ -296,7 +300,7 @@ func (w *run) renew(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{}, err
 	}
 	w.metrics.requested(resultIssued)
-	w.tokens.renewed(w.target.Key(), w.name, now, now.Add(after), expiry)
+	w.tokens.renewed(w.target.Key(), w.name, now.Add(after), expiry)
 	w.target.Log.V(1).Info("Token is renewed", "serviceAccount", w.access.account.String(), "renewIn", after.String())
 	return reconcile.Result{RequeueAfter: after}, nil
 }

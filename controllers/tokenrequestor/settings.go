@@ -11,6 +11,8 @@ import (
 // Settings are those of the token requestor in one target. The zero value is responsible for Secrets of any class,
 // names no audiences and allows all ServiceAccounts but the hub's own.
 type Settings struct {
+	// ConcurrentSyncs is how many Secrets of the target are worked on at a time. Less than one is one.
+	ConcurrentSyncs int
 	// Class is the value that the label ClassLabel of a Secret must have. Nil: any, or none. A resource manager has
 	// "shoot", a gardenlet "garden".
 	Class *string

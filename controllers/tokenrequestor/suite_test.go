@@ -169,7 +169,7 @@ func (s *suite) controller(
 ) (*Controller, error) {
 	controller, err := New(Options{
 		Environment: multicluster.Environment{Clusters: s.clusters, Events: recorder{s}, Clock: s.clock},
-		Source:      s.source, Metadata: s.metadata, Settings: settings, Spread: spread, Metrics: figures,
+		Source:      s.source, Metadata: s.metadata, Settings: byKey(settings), Spread: spread, Metrics: figures,
 		Jitter: func(d time.Duration, _ float64) time.Duration { return d },
 	})
 	if err != nil {
@@ -561,3 +561,12 @@ func refusal(r *http.Request, code int, reason, message string) *http.Response {
 // requests tells whether a call requests a token; reviews whether it reviews one.
 func requests(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/token") }
 func reviews(r *http.Request) bool  { return strings.HasSuffix(r.URL.Path, "/tokenreviews") }
+
+// byKey are settings that depend on nothing but which target it is. Several Secrets of one are worked on at a time.
+func byKey(settings func(clustercache.ClusterKey) (Settings, bool)) func(clustercache.Status) (Settings, bool) {
+	return func(status clustercache.Status) (Settings, bool) {
+		of, on := settings(status.Cluster)
+		of.ConcurrentSyncs = 5
+		return of, on
+	}
+}

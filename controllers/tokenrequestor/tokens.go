@@ -1,6 +1,7 @@
 package tokenrequestor
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -27,15 +28,14 @@ const (
 
 // tokens is what is remembered of the tokens of all targets, for a term.
 type tokens struct {
-	clock   clock.PassiveClock // paces calls
+	clock   clock.PassiveClock
+	began   time.Time
 	mu      sync.Mutex
 	targets map[clustercache.ClusterKey]*targetTokens
 }
 
 type targetTokens struct {
-	began   time.Time // when the target was first worked in
 	calls   *rate.Limiter
-	turns   map[types.NamespacedName]time.Time // when those may call that wait for it
 	secrets map[types.NamespacedName]*tokenState
 }
 
@@ -43,50 +43,38 @@ type targetTokens struct {
 type tokenState struct {
 	due    time.Time // when it is to be renewed; zero: not known
 	expiry time.Time // zero: not known
-	row    int       // how often it was renewed since one was found to be good
-	last   time.Time // when it was last renewed
+	row    int       // how often one was issued since one was found to be good
+	last   time.Time // when one was issued last
 }
 
 func newTokens(c clock.PassiveClock) *tokens {
-	return &tokens{clock: c, targets: map[clustercache.ClusterKey]*targetTokens{}}
+	return &tokens{clock: c, began: c.Now(), targets: map[clustercache.ClusterKey]*targetTokens{}}
 }
 
 func (t *tokens) target(key clustercache.ClusterKey) *targetTokens {
 	known := t.targets[key]
 	if known == nil {
 		known = &targetTokens{
-			began: t.clock.Now(), calls: rate.NewLimiter(callRate, callBurst), turns: map[types.NamespacedName]time.Time{},
-			secrets: map[types.NamespacedName]*tokenState{},
+			calls: rate.NewLimiter(callRate, callBurst), secrets: map[types.NamespacedName]*tokenState{},
 		}
 		t.targets[key] = known
 	}
 	return known
 }
 
-// turn returns how long a Secret has to wait for its turn to call the target; zero: it is now. Each gets one turn at a
-// time, so that those that wait come back one after the other.
-func (t *tokens) turn(key clustercache.ClusterKey, name types.NamespacedName) time.Duration {
+// await waits until a target may be called, which is a fraction of a second for each Secret that is worked on at a time.
+func (t *tokens) await(ctx context.Context, key clustercache.ClusterKey) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	target, now := t.target(key), t.clock.Now()
-	at, waits := target.turns[name]
-	if !waits {
-		at = now.Add(target.calls.ReserveN(now, 1).DelayFrom(now))
-	}
-	if !now.Before(at) {
-		delete(target.turns, name)
-		return 0
-	}
-	target.turns[name] = at
-	return at.Sub(now)
+	calls := t.target(key).calls
+	t.mu.Unlock()
+	return calls.Wait(ctx) //nolint:wrapcheck // the caller does
 }
 
-// isNew tells whether nothing is remembered of a token, and the target has not been worked in for longer than a time.
+// isNew tells whether nothing is remembered of a token, soon after the beginning of the term.
 func (t *tokens) isNew(key clustercache.ClusterKey, name types.NamespacedName, within time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	target := t.target(key)
-	return target.secrets[name] == nil && t.clock.Since(target.began) < within
+	return t.target(key).secrets[name] == nil && t.clock.Since(t.began) < within
 }
 
 // good remembers that a token is good until it is due.
@@ -101,16 +89,25 @@ func (t *tokens) good(key clustercache.ClusterKey, name types.NamespacedName, du
 	known.secrets[name] = &state
 }
 
-// renewed remembers that a token was renewed.
-func (t *tokens) renewed(key clustercache.ClusterKey, name types.NamespacedName, now, due, expiry time.Time) {
+// issued remembers that the target has issued a token, whatever becomes of it.
+func (t *tokens) issued(key clustercache.ClusterKey, name types.NamespacedName, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.target(key)
-	state := tokenState{due: due, expiry: expiry, last: now, row: 1}
-	if before := known.secrets[name]; before != nil {
-		state.row += before.row
+	if known.secrets[name] == nil {
+		known.secrets[name] = &tokenState{due: now}
 	}
-	known.secrets[name] = &state
+	known.secrets[name].row++
+	known.secrets[name].last = now
+}
+
+// renewed remembers that the token that was issued last is where it belongs.
+func (t *tokens) renewed(key clustercache.ClusterKey, name types.NamespacedName, due, expiry time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if state := t.target(key).secrets[name]; state != nil {
+		state.due, state.expiry = due, expiry
+	}
 }
 
 // failed remembers that a token could not be judged or renewed. It stays due from when it was due first.
@@ -147,7 +144,6 @@ func (t *tokens) drop(key clustercache.ClusterKey, name types.NamespacedName) {
 	defer t.mu.Unlock()
 	if known := t.targets[key]; known != nil {
 		delete(known.secrets, name)
-		delete(known.turns, name)
 	}
 }
 

@@ -1,6 +1,7 @@
 package tokenrequestor
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -11,25 +12,18 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-func TestTurnsOfATarget(t *testing.T) {
+func TestCallsOfATargetAreSpread(t *testing.T) {
 	g := NewWithT(t)
-	clock := clocktesting.NewFakePassiveClock(time.Now())
-	tokens := newTokens(clock)
+	tokens := newTokens(clocktesting.NewFakePassiveClock(time.Now()))
 	key, other := clustercache.ClusterKey{Name: "one"}, clustercache.ClusterKey{Name: "other"}
-	name := func(n int) types.NamespacedName { return types.NamespacedName{Name: string(rune('A' + n))} }
-	for n := range callBurst {
-		g.Expect(tokens.turn(key, name(n))).To(BeZero())
+	impatient, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	for range callBurst {
+		g.Expect(tokens.await(t.Context(), key)).To(Succeed())
 	}
-	const each = time.Second / callRate
-	g.Expect(tokens.turn(key, name(0))).To(Equal(each))
-	g.Expect(tokens.turn(key, name(0))).To(Equal(each), "it has one turn, however often it asks")
-	g.Expect(tokens.turn(key, name(1))).To(Equal(2 * each))
-	g.Expect(tokens.turn(other, name(0))).To(BeZero(), "another target")
-	clock.SetTime(clock.Now().Add(each))
-	g.Expect(tokens.turn(key, name(0))).To(BeZero())
-	g.Expect(tokens.turn(key, name(1))).To(Equal(each))
-	g.Expect(tokens.turn(key, name(0))).To(Equal(2 * each))
-
+	g.Expect(tokens.await(impatient, key)).NotTo(Succeed())
+	g.Expect(tokens.await(t.Context(), other)).To(Succeed(), "another target")
+	g.Expect(tokens.await(t.Context(), key)).To(Succeed(), "after a while")
 	tokens.forget(key)
 	tokens.forget(other)
 	g.Expect(tokens.targets).To(BeEmpty())
@@ -42,7 +36,8 @@ func TestRenewalsInARowWait(t *testing.T) {
 	key, name := clustercache.ClusterKey{Name: "one"}, types.NamespacedName{Name: "a"}
 	renew := func() time.Duration {
 		rest := tokens.rest(key, name, now)
-		tokens.renewed(key, name, now, now.Add(time.Hour), now.Add(time.Hour))
+		tokens.issued(key, name, now)
+		tokens.renewed(key, name, now.Add(time.Hour), now.Add(time.Hour))
 		return rest
 	}
 	for _, wait := range []time.Duration{0, 0, 0, 10 * time.Second, 20 * time.Second, 40 * time.Second} {
@@ -65,7 +60,8 @@ func TestTokensAreOverdueByThemselves(t *testing.T) {
 	key := clustercache.ClusterKey{Name: "one"}
 	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
 	tokens.good(key, a, now.Add(time.Hour), now.Add(2*time.Hour))
-	tokens.renewed(key, b, now, now.Add(2*time.Hour), now.Add(90*time.Minute))
+	tokens.issued(key, b, now)
+	tokens.renewed(key, b, now.Add(2*time.Hour), now.Add(90*time.Minute))
 	at := func(after time.Duration) overdue { return tokens.overdue(now.Add(after))[key] }
 	g.Expect(at(59 * time.Minute)).To(Equal(overdue{}))
 	g.Expect(at(time.Hour)).To(Equal(overdue{1, now.Add(2 * time.Hour)}), "nobody has to run for that")

@@ -72,6 +72,18 @@ const (
 	RestartedAtAnnotation = "kubectl.kubernetes.io/restartedAt"
 )
 
+// Keys on Secrets of the source that ask for a token of a target.
+const (
+	// PurposeLabel, with exactly PurposeTokenRequestor on a Secret of the source, has the token requestor keep a token of
+	// its target in it.
+	PurposeLabel          = "resources.gardener.cloud/purpose"
+	PurposeTokenRequestor = "token-requestor"
+	// AccessClassLabel, on such a Secret, says which token requestor is responsible.
+	AccessClassLabel = "resources.gardener.cloud/class"
+	// TokenRequestorFinalizer, on such a Secret, was left by old versions of Gardener. It is removed.
+	TokenRequestorFinalizer = "resources.gardener.cloud/token-requestor"
+)
+
 // BrotliSuffix ends the data keys of a Secret whose values are Brotli-compressed.
 const BrotliSuffix = ".br"
 
