@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,11 +49,12 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 
 // HubIdentity returns the service account of the hub in the given namespace, with its roles and bindings. The namespace
 // itself is not among them. They are all that it may need; the chart leaves out what the configured classes do not need: the
-// Secrets of some namespaces, and becoming the second identity.
+// Secrets of some namespaces, becoming the second identity, and what controllers need that no class mentions.
 func HubIdentity(namespace string) []client.Object {
 	return slices.Concat(
 		[]client.Object{serviceAccount(namespace, ServiceAccount)},
-		clusterRole(namespace, ServiceAccount, "rbac/hub-cluster.yaml", "rbac/hub-secrets.yaml"),
+		clusterRole(namespace, ServiceAccount, "rbac/hub-cluster.yaml", "rbac/hub-secrets.yaml", "rbac/hub-tokens.yaml",
+			"rbac/hub-machines.yaml"),
 		role(namespace, namespace, ServiceAccount, "rbac/hub-namespace.yaml", "rbac/hub-source.yaml"),
 		role(metav1.NamespaceSystem, namespace, ServiceAccount, "rbac/hub-kube-system.yaml"),
 	)
@@ -78,6 +80,21 @@ func DeletionGuard() []client.Object {
 			Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
 		}),
 	)
+}
+
+// SecretWrites returns the policy by which an API server has the hub in a namespace write access Secrets only, and
+// nothing but tokens, certificates and the time of renewal there.
+func SecretWrites(namespace string) []client.Object {
+	objects := denial("trellis-secret-writes", "admission/secret-writes.yaml", nil)
+	for i := range objects {
+		if policy, ok := objects[i].(*admissionregistrationv1.ValidatingAdmissionPolicy); ok {
+			for n := range policy.Spec.MatchConditions {
+				condition := &policy.Spec.MatchConditions[n]
+				condition.Expression = strings.ReplaceAll(condition.Expression, "NAMESPACE", namespace)
+			}
+		}
+	}
+	return objects
 }
 
 func denial(name, spec string, params *admissionregistrationv1.ParamRef) []client.Object {

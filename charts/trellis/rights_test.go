@@ -137,3 +137,32 @@ func TestOlderServersAreRefused(t *testing.T) {
 	_, err = cli.Run(t.Context(), "", "template", "trellis", cli.Chart(), "--kube-version", "1.30.0")
 	g.Expect(err).NotTo(HaveOccurred())
 }
+
+// TestRightsOfControllersFollowTheClasses: what only some controllers need is granted where a class mentions them.
+func TestRightsOfControllersFollowTheClasses(t *testing.T) {
+	const class = `{name: "", target: {type: Namespace}, controllers: `
+	for name, test := range map[string]struct {
+		controllers string
+		more        []rbacv1.PolicyRule
+		guarded     bool
+	}{
+		"none":              {"{}", nil, false},
+		"garbage collector": {"{garbageCollector: {enabled: true}}", nil, false},
+		"token requestor, off": {"{tokenRequestor: {enabled: false}}", []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"patch"}},
+		}, true},
+		"CSR approver": {"{csrApprover: {enabled: true}}", []rbacv1.PolicyRule{
+			{APIGroups: []string{"machine.sapcloud.io"}, Resources: []string{"machines"}, Verbs: []string{"list", "get"}},
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			plain := render(t, "config: {classes: ["+class+"{}}]}")
+			objects := render(t, "config: {classes: ["+class+test.controllers+"}]}")
+			const role = "ClusterRole trellis everywhere"
+			g.Expect(roles(t, objects)[role]).To(ConsistOf(append(slices.Clone(roles(t, plain)[role]), test.more...)))
+			_, guarded := objects["ValidatingAdmissionPolicy/trellis-secret-writes"]
+			g.Expect(guarded).To(Equal(test.guarded))
+		})
+	}
+}

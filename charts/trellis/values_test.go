@@ -134,7 +134,7 @@ func TestNothingHasToBeSet(t *testing.T) {
 // TestGoIdentityIsWhatTheChartRenders holds what tests and the demo install against the templates.
 func TestGoIdentityIsWhatTheChartRenders(t *testing.T) {
 	g := NewWithT(t)
-	objects := render(t, `{config: {classes: [{name: "", target: {type: Namespace}}, {name: seed, target: {type: Source}, namespaceSelector: {}}]}}`)
+	objects := render(t, `{config: {classes: [{name: "", target: {type: Namespace}, controllers: {tokenRequestor: {}, csrApprover: {}}}, {name: seed, target: {type: Source}, namespaceSelector: {}}]}}`)
 	for _, object := range append(chart.HubIdentity(release), chart.SourceIdentity(release)...) {
 		key := object.GetObjectKind().GroupVersionKind().Kind + "/" + object.GetName()
 		if ns := object.GetNamespace(); ns != "" && ns != release {

@@ -42,6 +42,25 @@ SecretNamespaces in apis/config/v1alpha1.
 {{- if not $all -}}{{- $needed | sortAlpha | uniq | toJson -}}{{- end -}}
 {{- end -}}
 
+{{/* Whether a class says something about a controller, be it that it is off: then TargetClusters may switch it on. */}}
+{{- define "trellis.mentions" -}}
+{{- $controller := index . 1 -}}
+{{- range (index . 0).Values.config.classes -}}
+{{- if hasKey (.controllers | default dict) $controller -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the hub may do in the namespaces whose Secrets it reads. */}}
+{{- define "trellis.secretRules" -}}
+{{ .Files.Get "rbac/hub-secrets.yaml" }}
+{{- if include "trellis.mentions" (list . "tokenRequestor") }}
+{{ .Files.Get "rbac/hub-tokens.yaml" }}
+{{- end }}
+{{- if include "trellis.mentions" (list . "csrApprover") }}
+{{ .Files.Get "rbac/hub-machines.yaml" }}
+{{- end }}
+{{- end -}}
+
 {{/* The configuration file. What the chart knows better than the user is added. */}}
 {{- define "trellis.config" -}}
 {{- $known := dict "apiVersion" "config.hub.gardener.cloud/v1alpha1" "kind" "HubConfiguration" -}}
