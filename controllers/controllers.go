@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -33,6 +34,8 @@ var all = []struct {
 	{"targetcluster", always, newTargetCluster},
 	{"settings", always, newSettings},
 	{"garbagecollector", always, newGarbageCollector},
+	{"tokenrequestor", always, newTokenRequestor},
+	{"csrapprover", always, newCSRApprover},
 }
 
 func always(*configv1alpha1.HubConfiguration) bool { return true }
@@ -50,6 +53,8 @@ type Environment struct {
 	Secrets *secretindex.Index
 	Bundles *bundle.Cache
 	Members *members.Index
+	// SecretMetadata calls the API server of the source for the metadata of Secrets.
+	SecretMetadata metadata.Interface
 	// Settings says what works in which target.
 	Settings *settings.Settings
 	// Events takes events about objects of the source.

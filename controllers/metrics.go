@@ -7,9 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/csrapprover"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
+	"github.com/trellis-hub/trellis/controllers/tokenrequestor"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
@@ -18,7 +20,8 @@ import (
 // MetricDefinitions are the metrics of all controllers, and of what only they use.
 func MetricDefinitions() []*metrics.Definition {
 	return slices.Concat(targetcluster.MetricDefinitions.All(), multicluster.MetricDefinitions.All(),
-		managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All())
+		managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All(),
+		tokenrequestor.MetricDefinitions.All(), csrapprover.MetricDefinitions.All())
 }
 
 // Metrics take the figures of controllers in all terms. Make them with NewMetrics.
@@ -28,6 +31,9 @@ type Metrics struct {
 	Queues    *fairqueue.Metrics
 	// Targets are those of controllers in targets.
 	Targets *multicluster.Metrics
+	// Tokens are those of the token requestor, and Certificates those of the CSR approver.
+	Tokens       *tokenrequestor.Metrics
+	Certificates *csrapprover.Metrics
 }
 
 // NewMetrics registers the metrics.
@@ -40,6 +46,16 @@ func NewMetrics(registerer prometheus.Registerer, config *configv1alpha1.HubConf
 	if err != nil {
 		return nil, fmt.Errorf("metrics of controllers: %w", err)
 	}
+	tokens, err := tokenrequestor.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the token requestor: %w", err)
+	}
+	certificates, err := csrapprover.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the CSR approver: %w", err)
+	}
 	resources := managedresource.NewMetrics(registerer, config.Metrics.TargetHistograms)
-	return &Metrics{Resources: resources, Queues: queues, Targets: targets}, nil
+	return &Metrics{
+		Resources: resources, Queues: queues, Targets: targets, Tokens: tokens, Certificates: certificates,
+	}, nil
 }

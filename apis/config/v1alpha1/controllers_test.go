@@ -55,7 +55,7 @@ func TestDefaultsOfControllersOfClasses(t *testing.T) {
 		"the token requestor": {
 			"tokenRequestor: {enabled: true}",
 			hubv1alpha1.TargetControllers{TokenRequestor: &hubv1alpha1.TokenRequestorController{
-				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5),
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5), Class: ptr.To("shoot"),
 			}},
 		},
 		"the approver": {
@@ -113,8 +113,24 @@ func TestClassesWhoseControllersAreRejected(t *testing.T) {
 		},
 		"two classes of the source": {
 			"[{name: a, " + source + ", controllers: {garbageCollector: {enabled: true}}}, " +
-				"{name: b, " + source + ", controllers: {tokenRequestor: {enabled: true}}}]",
-			`classes[1].controllers.tokenRequestor: Forbidden: another class has controllers in the same target`,
+				"{name: b, " + source + ", controllers: {csrApprover: {enabled: true, withoutMachines: true}}}]",
+			`classes[1].controllers.csrApprover: Forbidden: another class has controllers in the same target`,
+		},
+		"tokens of the source": {
+			"[{name: a, " + source + ", controllers: {tokenRequestor: {enabled: true}}}]",
+			`classes[0].controllers.tokenRequestor: Forbidden: tokens are requested of targets with a registration`,
+		},
+		"Machines of the source": {
+			"[{name: a, " + source + ", controllers: {csrApprover: {enabled: true}}}]",
+			`classes[0].controllers.csrApprover.withoutMachines: Required value: the source has no home namespace`,
+		},
+		"an audience without a name": {
+			`[{name: a, target: {type: Namespace}, controllers: {tokenRequestor: {enabled: true, audiences: [""]}}}]`,
+			`classes[0].controllers.tokenRequestor.audiences[0]: Invalid value: "": must not be empty`,
+		},
+		"ServiceAccounts that cannot be": {
+			`[{name: a, target: {type: Namespace}, controllers: {tokenRequestor: {enabled: true, allowedServiceAccounts: [a/b/c]}}}]`,
+			`classes[0].controllers.tokenRequestor.allowedServiceAccounts[0]: Invalid value: "a/b/c"`,
 		},
 		"a controller that is not there yet": {
 			"[{name: a, target: {type: Namespace}, controllers: {networkPolicy: {enabled: true}}}]",
@@ -136,8 +152,8 @@ func TestClassesWhoseControllersAreAccepted(t *testing.T) {
 	for name, classes := range map[string]string{
 		"the namespace of the registration": "[{name: a, target: {type: Registration, namespace: garden, name: v}, " +
 			"namespaceSelector: {}, controllers: {csrApprover: {enabled: true, machineNamespace: garden}}}]",
-		"the operator decides on the source": "[{name: a, target: {type: Source}, namespaceSelector: {}, " +
-			"controllers: {csrApprover: {enabled: true, machineNamespace: machines}}}]",
+		"the source without Machines": "[{name: a, target: {type: Source}, namespaceSelector: {}, " +
+			"controllers: {csrApprover: {enabled: true, withoutMachines: true}}}]",
 		"one of two classes of the source": "[{name: a, target: {type: Source}, namespaceSelector: {}}, " +
 			"{name: b, target: {type: Source}, namespaceSelector: {}, controllers: {garbageCollector: {enabled: true}}}]",
 		"each class of registrations": "[{name: a, target: {type: Namespace}, controllers: {garbageCollector: {enabled: true}}}, " +

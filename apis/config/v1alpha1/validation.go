@@ -166,6 +166,19 @@ func validateClasses(classes []Class, inherited *string, path *field.Path) field
 	return faults
 }
 
+// sourceControllerFaults rejects controllers that have nothing to do in the source: it has no home namespace.
+func sourceControllerFaults(c hubv1alpha1.TargetControllers, path *field.Path) (faults field.ErrorList) {
+	if c.TokenRequestor != nil && ptr.Deref(c.TokenRequestor.Enabled, false) {
+		faults = append(faults, field.Forbidden(path.Child("tokenRequestor"),
+			"tokens are requested of targets with a registration"))
+	}
+	if a := c.CSRApprover; a != nil && ptr.Deref(a.Enabled, false) && !ptr.Deref(a.WithoutMachines, false) {
+		faults = append(faults, field.Required(path.Child("csrApprover", "withoutMachines"),
+			"the source has no home namespace with Machines"))
+	}
+	return faults
+}
+
 // validateTargetControllers rejects controllers of a class that would never work, or that two classes have in one
 // target.
 func validateTargetControllers(class Class, before []Class, path *field.Path) field.ErrorList {
@@ -178,6 +191,9 @@ func validateTargetControllers(class Class, before []Class, path *field.Path) fi
 	if approver != nil && ptr.Deref(approver.MachineNamespace, "") != "" && class.Target.Type == TargetNamespace {
 		faults = append(faults, field.Forbidden(path.Child("csrApprover", "machineNamespace"),
 			"the Machines of each target of this class are in the namespace of its registration"))
+	}
+	if class.Target.Type == TargetSource {
+		faults = append(faults, sourceControllerFaults(class.Controllers, path)...)
 	}
 	if class.DryRun {
 		faults = append(faults, field.Forbidden(path.Child(enabled[0]), "with dryRun, nothing is written to targets"))

@@ -3,9 +3,11 @@ package v1alpha1
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 )
@@ -13,6 +15,8 @@ import (
 const (
 	minGarbageCollectorSyncPeriod = 15 * time.Second
 	maxControllerConcurrentSyncs  = 100
+	// The class of a resource manager of a shoot, and the audience of its tokens.
+	shootClass, gardenerAudience = "shoot", "gardener"
 )
 
 // controllers are all controllers that can be set: how to reach each one, its defaults and its faults. A new one needs a
@@ -55,7 +59,7 @@ var controllers = []struct {
 				faults = append(faults, field.Invalid(path.Child("machineNamespace"), named,
 					fmt.Sprintf("must be that of the target's registration (%s), or empty", home)))
 			}
-			return faults
+			return append(faults, machineFaults(c.CSRApprover, path)...)
 		},
 	},
 	{
@@ -64,11 +68,65 @@ var controllers = []struct {
 			return c.TokenRequestor != nil && ptr.Deref(c.TokenRequestor.Enabled, false)
 		},
 		func(c *TargetControllers) { c.TokenRequestor = nil },
-		func(c *TargetControllers) { setDefault(&c.TokenRequestor.ConcurrentSyncs, 5) },
+		func(c *TargetControllers) { c.TokenRequestor.setDefaults() },
 		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
-			return concurrentSyncsFaults(*c.TokenRequestor.ConcurrentSyncs, path)
+			return append(concurrentSyncsFaults(*c.TokenRequestor.ConcurrentSyncs, path), c.TokenRequestor.faults(path)...)
 		},
 	},
+}
+
+// machineFaults are those of settings that need Machines although nobody asks for them.
+func machineFaults(c *CSRApproverController, path *field.Path) (faults field.ErrorList) {
+	if !ptr.Deref(c.WithoutMachines, false) {
+		return nil
+	}
+	if named := ptr.Deref(c.MachineNamespace, ""); named != "" {
+		faults = append(faults, field.Invalid(path.Child("machineNamespace"), named, "must be empty with withoutMachines"))
+	}
+	if ptr.Deref(c.MigrationUser, false) {
+		faults = append(faults, field.Invalid(path.Child("migrationUser"), true,
+			"must be false with withoutMachines: the user is told by a label of his Machine"))
+	}
+	return faults
+}
+
+// setDefaults sets what a resource manager of a shoot has.
+func (c *TokenRequestorController) setDefaults() {
+	setDefault(&c.ConcurrentSyncs, 5)
+	setDefault(&c.Class, shootClass)
+}
+
+// TokenAudiences are Audiences or their default, which follows from the class that the target has in the end. Empty means
+// those of the target's API server.
+func (c *TokenRequestorController) TokenAudiences() []string {
+	if c.Audiences == nil && ptr.Deref(c.Class, shootClass) == shootClass {
+		return []string{gardenerAudience}
+	}
+	return c.Audiences
+}
+
+func (c *TokenRequestorController) faults(path *field.Path) (faults field.ErrorList) {
+	for i, audience := range c.Audiences {
+		if audience == "" {
+			faults = append(faults, field.Invalid(path.Child("audiences").Index(i), audience, "must not be empty"))
+		}
+	}
+	if namespace := ptr.Deref(c.TargetNamespace, ""); namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
+		faults = append(faults, field.Invalid(path.Child("targetNamespace"), namespace, "must be the name of a namespace"))
+	}
+	faults = append(faults, serviceAccountFaults(c.AllowedServiceAccounts, path.Child("allowedServiceAccounts"))...)
+	return append(faults, serviceAccountFaults(c.DeniedServiceAccounts, path.Child("deniedServiceAccounts"))...)
+}
+
+// serviceAccountFaults are those of entries that match nothing, which would allow or deny less than was meant.
+func serviceAccountFaults(entries []string, path *field.Path) (faults field.ErrorList) {
+	for i, entry := range entries {
+		namespace, name, named := strings.Cut(entry, "/")
+		if len(validation.IsDNS1123Label(namespace)) > 0 || named && len(validation.IsDNS1123Subdomain(name)) > 0 {
+			faults = append(faults, field.Invalid(path.Index(i), entry, "must be a namespace, or namespace/name"))
+		}
+	}
+	return faults
 }
 
 func concurrentSyncsFaults(syncs int32, path *field.Path) field.ErrorList {

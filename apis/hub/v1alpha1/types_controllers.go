@@ -46,6 +46,21 @@ type CSRApproverController struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	MachineNamespace *string `json:"machineNamespace,omitempty"`
+	// WithoutMachines is for a target whose machines are not managed in the source: nobody asks for Machines. Default:
+	// false.
+	// +optional
+	WithoutMachines *bool `json:"withoutMachines,omitempty"`
+	// Gardenadm approves client certificates for gardenadm, too, which only a garden or a self-hosted cluster has use
+	// for. Default: false.
+	// +optional
+	Gardenadm *bool `json:"gardenadm,omitempty"`
+	// Strict denies kubelets usages that no server certificate needs, and e-mail addresses and URIs. Default: false.
+	// +optional
+	Strict *bool `json:"strict,omitempty"`
+	// MigrationUser allows the ServiceAccount kube-system/gardener-node-agent, which node agents used to be, to ask for
+	// the certificates of machines. Default: false.
+	// +optional
+	MigrationUser *bool `json:"migrationUser,omitempty"`
 }
 
 // TokenRequestorController is about the requestor of tokens.
@@ -58,4 +73,35 @@ type TokenRequestorController struct {
 	// +kubebuilder:validation:Maximum=100
 	// +optional
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Class is the value that the label resources.gardener.cloud/class of a Secret must have. Empty: any, or no such label.
+	// Default: shoot.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Class *string `json:"class,omitempty"`
+	// Audiences are those of the tokens. The API server of the target has to accept them. Empty: those that it has
+	// itself. Default: gardener if the class is shoot, else empty.
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	// +optional
+	Audiences []string `json:"audiences,omitempty"`
+	// TargetNamespace is the namespace of all ServiceAccounts in the target, whatever the annotations of Secrets say.
+	// Default: that of the annotation.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	TargetNamespace *string `json:"targetNamespace,omitempty"`
+	// AllowedServiceAccounts are the only ones that Secrets may name: namespace, or namespace/name. Empty: all. Whoever
+	// may create Secrets in the target's home namespace can get the rights of each of them.
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=317
+	// +listType=set
+	// +optional
+	AllowedServiceAccounts []string `json:"allowedServiceAccounts,omitempty"`
+	// DeniedServiceAccounts may not be named even if they are allowed: namespace, or namespace/name.
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=317
+	// +listType=set
+	// +optional
+	DeniedServiceAccounts []string `json:"deniedServiceAccounts,omitempty"`
 }

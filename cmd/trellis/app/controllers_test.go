@@ -50,7 +50,10 @@ func (e *env) setControllers(json string) error {
 }
 
 // collecting is in how many targets the garbage collector works.
-func (e *env) collecting(hub *testbed.Hub) func() float64 {
+func (e *env) collecting(hub *testbed.Hub) func() float64 { return e.working(hub, "garbage-collector") }
+
+// working is in how many targets a controller works.
+func (e *env) working(hub *testbed.Hub, controller string) func() float64 {
 	return func() float64 {
 		families, err := hub.Registry.Gather()
 		e.Expect(err).NotTo(HaveOccurred())
@@ -60,7 +63,7 @@ func (e *env) collecting(hub *testbed.Hub) func() float64 {
 			}
 			for _, m := range family.GetMetric() {
 				for _, label := range m.GetLabel() {
-					if label.GetName() == "controller" && label.GetValue() == "garbage-collector" {
+					if label.GetName() == "controller" && label.GetValue() == controller {
 						return m.GetGauge().GetValue()
 					}
 				}

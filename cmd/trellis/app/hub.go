@@ -108,20 +108,21 @@ func Run(ctx context.Context, o Options) error {
 // hub is what lives as long as the process.
 type hub struct {
 	Options
-	manager  ctrl.Manager
-	client   client.Client       // not cached
-	sockets  []http.RoundTripper // that are only the hub's own
-	clusters *clustercache.Cache
-	secrets  *secretindex.Index
-	bundles  *bundle.Cache
-	guard    *identity.Guard
-	settings *settings.Settings
-	members  *members.Index
-	metrics  *controllers.Metrics
-	leader   *leader.Election
-	loops    *heartbeat.Loops
-	heart    *heartbeat.Heart // nil if there is no namespace for its Lease
-	synced   chan struct{}    // closed when every informer of the source has shown what is there
+	manager        ctrl.Manager
+	client         client.Client       // not cached
+	sockets        []http.RoundTripper // that are only the hub's own
+	clusters       *clustercache.Cache
+	secrets        *secretindex.Index
+	secretMetadata metadata.Interface
+	bundles        *bundle.Cache
+	guard          *identity.Guard
+	settings       *settings.Settings
+	members        *members.Index
+	metrics        *controllers.Metrics
+	leader         *leader.Election
+	loops          *heartbeat.Loops
+	heart          *heartbeat.Heart // nil if there is no namespace for its Lease
+	synced         chan struct{}    // closed when every informer of the source has shown what is there
 }
 
 func newScheme() (*k8sruntime.Scheme, error) {
@@ -162,11 +163,10 @@ func newHub(o Options) (*hub, error) {
 	if err := h.newSourceClient(scheme); err != nil {
 		return nil, err
 	}
-	secrets, err := metadata.NewForConfig(o.Source)
-	if err != nil {
+	if h.secretMetadata, err = metadata.NewForConfig(o.Source); err != nil {
 		return nil, fmt.Errorf("client for Secrets of the source cluster: %w", err)
 	}
-	h.secrets = secretindex.New(secrets, h.manager.GetCache(), configv1alpha1.SecretNamespaces(o.Config.Classes)...)
+	h.secrets = secretindex.New(h.secretMetadata, h.manager.GetCache(), configv1alpha1.SecretNamespaces(o.Config.Classes)...)
 	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{}, h.Clock)
 	h.guard = identity.NewGuard(h.manager.GetCache())
 	h.settings = settings.New(h.manager.GetCache(), o.Config)

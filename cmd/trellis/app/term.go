@@ -15,8 +15,8 @@ func (h *hub) term(ctx context.Context) error {
 	defer events.flush()
 	term, err := controllers.New(ctx, controllers.Environment{
 		Config: h.Config, Cache: h.manager.GetCache(), Client: h.client, Clusters: h.clusters, Guard: h.guard,
-		Secrets: h.secrets, Bundles: h.bundles, Members: h.members, Events: events, WatchedUntil: h.watchedUntil,
-		Metrics: h.metrics, Settings: h.settings, Clock: h.Clock, Logger: h.Logger,
+		Secrets: h.secrets, SecretMetadata: h.secretMetadata, Bundles: h.bundles, Members: h.members, Events: events,
+		WatchedUntil: h.watchedUntil, Metrics: h.metrics, Settings: h.settings, Clock: h.Clock, Logger: h.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("beginning a term: %w", err)

@@ -56,6 +56,12 @@ func garbageCollector(enabled bool, period time.Duration) *hubv1alpha1.GarbageCo
 	}
 }
 
+// with adds a CSR approver.
+func with(c hubv1alpha1.TargetControllers, approver *hubv1alpha1.CSRApproverController) hubv1alpha1.TargetControllers {
+	c.CSRApprover = approver
+	return c
+}
+
 func TestControllersOfATarget(t *testing.T) {
 	config, err := configv1alpha1.Load([]byte(configuration))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -115,8 +121,35 @@ func TestControllersOfATarget(t *testing.T) {
 			collect(time.Hour), "", true},
 		"the class that names the target": {clustercache.ClusterKey{Namespace: "garden", Name: "virtual"}, "", nil,
 			hubv1alpha1.TargetControllers{TokenRequestor: &hubv1alpha1.TokenRequestorController{
-				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5),
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5), Class: ptr.To("shoot"),
 			}}, "", false},
+		"CSR-20 requests are worked on one by one": {shoot, "", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{Enabled: ptr.To(true)}},
+		}, with(collect(12*time.Hour), &hubv1alpha1.CSRApproverController{
+			Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](1),
+		}), "", true},
+		"CSR-20 none at all": {shoot, "", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{
+				CSRApprover: &hubv1alpha1.CSRApproverController{Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](0)},
+			},
+		}, collect(12 * time.Hour), "spec.controllers.csrApprover.concurrentSyncs: Invalid value: 0", true},
+		"Machines of a namespace, and nobody to ask for them": {shoot, "", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
+				Enabled: ptr.To(true), WithoutMachines: ptr.To(true), MachineNamespace: ptr.To("shoot"),
+			}},
+		}, collect(12 * time.Hour), "spec.controllers.csrApprover.machineNamespace: Invalid value: \"shoot\"", true},
+		"TR-28 tokens of another class": {shoot, "other", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{
+				TokenRequestor: &hubv1alpha1.TokenRequestorController{Enabled: ptr.To(true), Class: ptr.To("garden")},
+			},
+		}, hubv1alpha1.TargetControllers{TokenRequestor: &hubv1alpha1.TokenRequestorController{
+			Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5), Class: ptr.To("garden"),
+		}}, "", false},
+		"ServiceAccounts that cannot be": {shoot, "other", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{TokenRequestor: &hubv1alpha1.TokenRequestorController{
+				Enabled: ptr.To(true), DeniedServiceAccounts: []string{"kube-system", "kube-system/*"},
+			}},
+		}, none, `spec.controllers.tokenRequestor.deniedServiceAccounts[1]: Invalid value: "kube-system/*"`, false},
 		"another registration there": {clustercache.ClusterKey{Namespace: "garden", Name: "else"}, "other", nil, none, "",
 			false},
 	} {
@@ -131,6 +164,9 @@ func TestControllersOfATarget(t *testing.T) {
 			s := New(m, config)
 			status := clustercache.Status{Cluster: test.target, Labels: map[string]string{hubv1alpha1.ClassLabel: test.class}}
 			g.Expect(s.Controllers(status)).To(Equal(test.want))
+			if requestor := test.want.TokenRequestor; requestor != nil {
+				g.Expect(requestor.TokenAudiences()).To(Equal(map[string][]string{"shoot": {"gardener"}}[*requestor.Class]))
+			}
 			g.Expect(s.CollectsGarbage(status)).To(Equal(test.collects))
 			faults := s.Faults(status)
 			if test.faults == "" {
