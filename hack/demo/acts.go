@@ -59,6 +59,7 @@ func (w *world) show(ctx context.Context) error {
 		{"A roll-out gets stuck", w.rolloutGetsStuck},
 		{"A target goes away and comes back", w.targetGoesAway},
 		{"A token is rotated", w.tokenIsRotated},
+		{"A component asks for a token", w.tokenIsRequested},
 		{"A ManagedResource is removed", w.resourceIsRemoved},
 	} {
 		w.act(act.name)
@@ -98,7 +99,7 @@ func (w *world) hubStarts(ctx context.Context) error {
 			return fmt.Errorf("the hub itself may %s %s in the source cluster", attributes.Verb, attributes.Resource)
 		}
 	}
-	w.tell("it may write no Secrets, workloads or rights there; for class seed it has a second one")
+	w.tell("it may create no Secrets, workloads or rights there; for class seed it has a second one")
 	return nil
 }
 

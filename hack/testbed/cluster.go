@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -64,7 +65,8 @@ func StartCluster(ctx context.Context, o controlplane.Options) (*Cluster, error)
 	return &Cluster{ControlPlane: cp, Name: o.Name, Client: c}, nil
 }
 
-// InstallSource makes a cluster a source: CRDs, the hub's namespace and its two identities with the chart's rights.
+// InstallSource makes a cluster a source: CRDs, the hub's namespace, and its two identities with what the chart
+// grants and refuses them.
 func InstallSource(ctx context.Context, c client.Client) error {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: HubNamespace}}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the hub's namespace: %w", err)
@@ -74,7 +76,9 @@ func InstallSource(ctx context.Context, c client.Client) error {
 			return fmt.Errorf("installing CRD %s: %w", crd.Name, err)
 		}
 	}
-	for _, object := range append(chart.HubIdentity(HubNamespace), chart.SourceIdentity(HubNamespace)...) {
+	for _, object := range slices.Concat(
+		chart.HubIdentity(HubNamespace), chart.SourceIdentity(HubNamespace), chart.SecretWrites(HubNamespace),
+	) {
 		if err := c.Create(ctx, object); err != nil {
 			return fmt.Errorf("installing %T %s: %w", object, object.GetName(), err)
 		}
