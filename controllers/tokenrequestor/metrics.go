@@ -45,6 +45,13 @@ type Metrics struct {
 // NewMetrics registers the metrics.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{requests: metricRequests.CounterVec(), reviews: metricReviews.CounterVec()}
+	// All series are there from the beginning, so that the first failure is an increase.
+	for _, result := range []string{resultIssued, resultDenied, resultFailed} {
+		m.requests.WithLabelValues(result)
+	}
+	for _, result := range []string{resultGood, resultBad, resultFailed} {
+		m.reviews.WithLabelValues(result)
+	}
 	for _, collector := range []prometheus.Collector{m.requests, m.reviews, overdueCollector{m}} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, err //nolint:wrapcheck // it names the metric

@@ -37,6 +37,7 @@ func TestChangesAreFollowedForATerm(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(30 * time.Second)
 	source := cachetesting.NewFakeControllerSource()
+	source.Add(named("a", "1")) // the informer is to list it
 	informer := toolscache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, nil)
 	ended := make(chan struct{})
 	stop := make(chan struct{})
@@ -71,7 +72,6 @@ func TestChangesAreFollowedForATerm(t *testing.T) {
 		}
 		seen = append(seen, change)
 	}
-	source.Add(named("a", "1"))
 	g.Eventually(informer.HasSynced).Should(BeTrue())
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
