@@ -161,7 +161,7 @@ func (h *handler) watchChanged(cluster clustercache.ClusterKey, watch string, er
 	tgt.mu.Lock()
 	if need := tgt.watches[watch]; need != nil {
 		failedBefore := need.err != nil
-		need.err = err
+		need.err, need.failed = err, h.clock.Now()
 		if err == nil || !failedBefore {
 			for mr, m := range tgt.mrs {
 				if err == nil && !m.waiting {

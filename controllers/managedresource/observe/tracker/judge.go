@@ -29,7 +29,8 @@ type Comparison struct {
 	// Unseen counts objects whose last write the watches did not show yet; it will come without asking.
 	Unseen int
 	// Believed are objects that are as they were accepted for all that is known: their watch did not show the last write
-	// yet, or delivers its first list yet and has not failed to. What it will show is judged then.
+	// yet, or delivers its first list yet and has not failed to since that write: a watch of a kind fails until the kind
+	// is served, which the write shows. What it will show is judged then.
 	Believed []inventory.Key
 	// Done are Jobs that are gone because they have succeeded. They are among the believed.
 	Done []inventory.Key
@@ -97,7 +98,7 @@ func (t *Tracker) judge(mr types.NamespacedName, withObjects bool) Comparison {
 		if !synced {
 			failed(o.watch)
 			v.Synced = false
-			if _, fails := v.Failed[o.watch]; o.known && !o.missing && !fails {
+			if o.known && !o.missing && tgt.watches[o.watch].fine(o.since) {
 				v.Believed = append(v.Believed, key)
 			}
 			continue

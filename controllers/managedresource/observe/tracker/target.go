@@ -40,8 +40,14 @@ type watchNeed struct {
 	watcher *clustercache.Watcher
 	objects clustercache.Subscription // nil before it is begun; changed with both declare and mu
 	count   int
-	asked   uint64 // who asked for it last
-	err     error  // the last failure to watch, nil since the last sync
+	asked   uint64    // who asked for it last
+	err     error     // the last failure to watch, nil since the last sync
+	failed  time.Time // when that was
+}
+
+// fine tells whether a watch has not failed since a time.
+func (n *watchNeed) fine(since time.Time) bool {
+	return n == nil || n.err == nil || n.failed.Before(since)
 }
 
 // tracked is what is known about one ManagedResource in its target.

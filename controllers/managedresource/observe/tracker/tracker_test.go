@@ -216,6 +216,23 @@ func TestNothingIsConcludedBeforeTheFirstList(t *testing.T) {
 	g.Expect(s.Judge(mr1).Missing).To(ConsistOf(key))
 }
 
+// The watch of a kind fails until the kind is served. That an object of it was written shows that it is.
+func TestWriteAfterAFailureOfTheWatchIsBelieved(t *testing.T) {
+	g, s := NewWithT(t), newSetup()
+	refs := []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}
+	g.Expect(s.Track(t.Context(), mr1, cluster, refs, tracker.Exact{})).To(Succeed())
+	s.clusters.Fail(cluster, watch, errors.New("no matches"))
+	s.Accept(mr1, key, accepted("10"))
+	g.Expect(s.Judge(mr1).Believed).To(BeEmpty(), "nobody knows which was first")
+	s.clock.Step(time.Millisecond)
+	s.Accept(mr1, key, accepted("10"))
+	g.Expect(s.Judge(mr1).Believed).To(ConsistOf(key))
+	g.Expect(s.Judge(mr1).Failed).To(HaveKey(watch), "that it fails is said all the same")
+	s.clock.Step(time.Millisecond)
+	s.clusters.Fail(cluster, watch, errors.New("forbidden"))
+	g.Expect(s.Judge(mr1).Believed).To(BeEmpty(), "it failed again")
+}
+
 func TestTheLastOfSeveralWatchesIsNews(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	deployment := ref("Deployment", "default", "d")
