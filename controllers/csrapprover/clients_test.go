@@ -185,6 +185,23 @@ func TestCSR15_Gardenadm(t *testing.T) {
 	}
 }
 
+// Organizations become groups. Without the setting nobody looks at them, as in GRM.
+func TestStrictDeniesNodeAgentsGroups(t *testing.T) {
+	for name, strict := range map[string]bool{"strict-groups": true, "groups": false} {
+		b := start(t, with(Settings{Strict: strict}, alpha))
+		b.machine(alpha, home, name, "")
+		b.request(alpha, name, clientWish(bootstrap, nodeAgent+name, "example:admins"))
+		if strict {
+			b.denied(alpha, name, nodeAgentKind, "a node agent is in no groups, but there are 1 organizations")
+			b.request(alpha, name+"-none", clientWish(bootstrap, nodeAgent+name))
+			b.approved(alpha, name+"-none", nodeAgentKind)
+		} else {
+			b.approved(alpha, name, nodeAgentKind)
+		}
+		b.stop()
+	}
+}
+
 // D-8: the ServiceAccount that node agents used to be.
 func TestCSRMigrationUser(t *testing.T) {
 	b := start(t, with(Settings{MigrationUser: true}, alpha))

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,8 +39,8 @@ const runTimeout = 30 * time.Second
 // written at the same time. A denial is final, and kubelets ask again only after a pause that grows.
 const grace = 10 * time.Second
 
-// judgeRate, a second, and judgeBurst bound how often requests of one target are judged: a target makes as many as it
-// likes.
+// judgeRate, a second, and judgeBurst bound how often requests of one target are judged, each of which takes lists of
+// the source.
 const judgeRate, judgeBurst = 10, 50
 
 // maxReported is how many faults are remembered, of all targets, to report each only once.
@@ -112,7 +111,6 @@ func New(options Options) (*multicluster.Controller, error) {
 	r := &reconciler{
 		source: options.Source, settings: options.Settings, metrics: options.Metrics,
 		clock: options.Environment.Clock, reported: lru.New(maxReported),
-		limiters: map[clustercache.ClusterKey]*rate.Limiter{},
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
@@ -126,6 +124,7 @@ func New(options Options) (*multicluster.Controller, error) {
 			settings, _ := options.Settings(status)
 			return settings.ConcurrentSyncs
 		}).
+		Paced(judgeRate, judgeBurst).
 		Timeout(runTimeout)
 	var controller *multicluster.Controller
 	if options.Follow != nil {
@@ -166,31 +165,6 @@ type reconciler struct {
 	clock    clock.PassiveClock
 	metrics  *Metrics
 	reported *lru.Cache // the faults that were reported last
-
-	mu       sync.Mutex
-	limiters map[clustercache.ClusterKey]*rate.Limiter
-}
-
-// await waits until requests of a target may be judged: each takes lists of the source.
-func (r *reconciler) await(ctx context.Context, cluster clustercache.ClusterKey) error {
-	r.mu.Lock()
-	limiter := r.limiters[cluster]
-	if limiter == nil {
-		limiter = rate.NewLimiter(judgeRate, judgeBurst)
-		r.limiters[cluster] = limiter
-	}
-	r.mu.Unlock()
-	if err := limiter.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting to judge a request of target %s: %w", cluster, err)
-	}
-	return nil
-}
-
-// Forget implements multicluster.Forgetter.
-func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.limiters, cluster)
 }
 
 // Reconcile decides a request, or leaves it alone.
@@ -204,9 +178,6 @@ func (r *reconciler) Reconcile(
 	if err := settings.Validate(target.Namespace()); err != nil {
 		err = fmt.Errorf("settings of the CSR approver for target %s: %w", target.Key(), err)
 		r.report(ctx, target, fault{target.Key(), err.Error()}, reasonSettings, err.Error())
-		return reconcile.Result{}, err
-	}
-	if err := r.await(ctx, target.Key()); err != nil {
 		return reconcile.Result{}, err
 	}
 	csr := &certificatesv1.CertificateSigningRequest{}

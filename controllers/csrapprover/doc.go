@@ -35,15 +35,15 @@
 // Two watches, one a signer, keep the requests of other signers out of the process. The field selector is of no use
 // with several values.
 //
-// How long a request has waited is told by its creation time and the hub's clock. If the clocks of target and hub
+// How long a request has waited follows from its creation time and the hub's clock. If the clocks of target and hub
 // differ, the grace is shorter or longer by as much. It needs no memory, and goes on in the next term.
 //
 // That a fault was reported is forgotten after some hundred others and at the end of a term.
 //
 // # Rights
 //
-// In the source, in home namespaces: machines (machine.sapcloud.io) list; targetclusters (hub.gardener.cloud) get; events
-// (events.k8s.io) create, patch.
+// In the source, in home namespaces: machines (machine.sapcloud.io) list; targetclusters (hub.gardener.cloud) get;
+// events (events.k8s.io) create, patch.
 //
 // In targets: certificatesigningrequests (certificates.k8s.io) get, list, watch; certificatesigningrequests/approval
 // update; signers (certificates.k8s.io) approve, with the resource names kubernetes.io/kubelet-serving and

@@ -222,6 +222,9 @@ func (j *judge) nodeAgent(ctx context.Context) (verdict, error) {
 	if !isName(machine) { // it will never be that of a Machine
 		return deny("%q is not the name of a Machine", untrusted.Name(machine)), nil
 	}
+	if orgs := len(j.request.Subject.Organization); j.Strict && orgs > 0 {
+		return deny("a node agent is in no groups, but there are %d organizations", orgs), nil
+	}
 	node := machine
 	if !j.WithoutMachines {
 		machines, err := j.machines(ctx, client.MatchingFields{metav1.ObjectNameField: machine})

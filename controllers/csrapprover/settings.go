@@ -18,7 +18,8 @@ type Settings struct {
 	WithoutMachines bool
 	// Gardenadm has client certificates for gardenadm approved, which are of use in a garden or self-hosted cluster only.
 	Gardenadm bool
-	// Strict denies kubelets usages that no server certificate needs, and e-mail addresses and URIs.
+	// Strict denies kubelets usages that no server certificate needs, and e-mail addresses and URIs. It denies node agents
+	// organizations, which become groups of their users.
 	Strict bool
 	// MigrationUser allows the ServiceAccount kube-system/gardener-node-agent, which node agents used to be, to ask for
 	// the certificates of machines.
@@ -37,7 +38,7 @@ func (s Settings) Validate(home string) error {
 	case home == "" && !s.WithoutMachines:
 		return errors.New("the target has no home namespace in which Machines could be looked for")
 	case s.MigrationUser && s.WithoutMachines:
-		return errors.New("the migration user is told by the label of his Machine, but Machines are not to be asked for")
+		return errors.New("the label of a Machine identifies the migration user, but Machines are not to be asked for")
 	}
 	return nil
 }

@@ -29,9 +29,11 @@ import (
 const Name = "token-requestor"
 
 // Defaults of Options.
-const (
-	defaultSpread = 5 * time.Minute
-)
+const defaultSpread = 5 * time.Minute
+
+// runRate, a second, and runBurst bound how often Secrets of one target are worked on, each of which may lead to a
+// review and a request of a token: a Secret may be changed as often as its owner likes.
+const runRate, runBurst = 10, 20
 
 // allWorkers is how many Secrets are worked on at a time. They wait for targets most of the time; with fewer, some
 // targets that hang would occupy them all.
@@ -94,7 +96,7 @@ func New(options Options) (*Controller, error) {
 	}
 	r := &reconciler{
 		source: options.Source, secrets: secrets, clusters: environment.Clusters, settings: options.Settings,
-		clock: environment.Clock, jitter: options.Jitter, spread: options.Spread, tokens: newTokens(clock.RealClock{}),
+		clock: environment.Clock, jitter: options.Jitter, spread: options.Spread, tokens: newTokens(environment.Clock),
 		metrics: options.Metrics,
 	}
 	c := &Controller{reconciler: r, serverCAs: map[clustercache.ClusterKey][sha256.Size]byte{}}
@@ -110,6 +112,7 @@ func New(options Options) (*Controller, error) {
 			settings, _ := options.Settings(status)
 			return settings.ConcurrentSyncs
 		}).
+		Paced(runRate, runBurst).
 		Timeout(runTimeout)
 	if options.Follow != nil {
 		builder.FollowsSettings(func(

@@ -220,7 +220,7 @@ func TestTR36_AShortLifetimeIsTheTargetsError(t *testing.T) {
 	h.Expect(h.get(secret).ResourceVersion).To(Equal(secret.ResourceVersion))
 }
 
-// A target that does not accept its own tokens has them renewed with a pause, and their owner is told.
+// A target that does not accept its own tokens has them renewed with a pause, and an event says so.
 func TestATargetThatDoesNotAcceptItsTokens(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, inBeta)

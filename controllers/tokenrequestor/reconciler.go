@@ -55,7 +55,8 @@ type reconciler struct {
 	spread   time.Duration
 	tokens   *tokens
 	metrics  *Metrics
-	// observe is told what came of each run, and which version of the Secret it read; empty if none. Nil: nobody is.
+	// observe is called after each run with its result and the version of the Secret that it read; empty if none.
+	// Nil: it is not called.
 	observe func(clustercache.ClusterKey, types.NamespacedName, string, reconcile.Result, error)
 }
 
@@ -256,9 +257,6 @@ func (w *run) pause(now time.Time) time.Duration {
 
 // review asks the target whether a token is that of the ServiceAccount.
 func (w *run) review(ctx context.Context, token string) (bool, error) {
-	if err := w.tokens.await(ctx, w.target.Key()); err != nil {
-		return false, fmt.Errorf("waiting to review the token of ServiceAccount %s: %w", w.access.account, err)
-	}
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := w.target.Client.Create(ctx, review); err != nil {
 		w.metrics.reviewed(resultFailed)
@@ -271,9 +269,6 @@ func (w *run) review(ctx context.Context, token string) (bool, error) {
 
 // renew requests a token and puts it where it belongs.
 func (w *run) renew(ctx context.Context) (reconcile.Result, error) {
-	if err := w.tokens.await(ctx, w.target.Key()); err != nil {
-		return reconcile.Result{}, fmt.Errorf("waiting to request a token of ServiceAccount %s: %w", w.access.account, err)
-	}
 	if err := w.ensureServiceAccount(ctx); err != nil {
 		w.metrics.requested(resultFailed)
 		return reconcile.Result{}, err

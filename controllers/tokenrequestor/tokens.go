@@ -1,22 +1,13 @@
 package tokenrequestor
 
 import (
-	"context"
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/trellis-hub/trellis/clustercache"
-)
-
-// callRate and callBurst bound how often tokens are reviewed or requested in one target: a Secret may be changed as
-// often as its owner likes.
-const (
-	callRate  = 10
-	callBurst = 20
 )
 
 // freeRenewals is how often in a row a token is renewed at once although the one before was not found to be good.
@@ -35,7 +26,6 @@ type tokens struct {
 }
 
 type targetTokens struct {
-	calls   *rate.Limiter
 	secrets map[types.NamespacedName]*tokenState
 }
 
@@ -55,19 +45,11 @@ func (t *tokens) target(key clustercache.ClusterKey) *targetTokens {
 	known := t.targets[key]
 	if known == nil {
 		known = &targetTokens{
-			calls: rate.NewLimiter(callRate, callBurst), secrets: map[types.NamespacedName]*tokenState{},
+			secrets: map[types.NamespacedName]*tokenState{},
 		}
 		t.targets[key] = known
 	}
 	return known
-}
-
-// await waits until a target may be called, which is a fraction of a second for each Secret that is worked on at a time.
-func (t *tokens) await(ctx context.Context, key clustercache.ClusterKey) error {
-	t.mu.Lock()
-	calls := t.target(key).calls
-	t.mu.Unlock()
-	return calls.Wait(ctx) //nolint:wrapcheck // the caller does
 }
 
 // isNew tells whether nothing is remembered of a token, soon after the beginning of the term.

@@ -1,7 +1,6 @@
 package tokenrequestor
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -11,23 +10,6 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 )
-
-func TestCallsOfATargetAreSpread(t *testing.T) {
-	g := NewWithT(t)
-	tokens := newTokens(clocktesting.NewFakePassiveClock(time.Now()))
-	key, other := clustercache.ClusterKey{Name: "one"}, clustercache.ClusterKey{Name: "other"}
-	impatient, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer cancel()
-	for range callBurst {
-		g.Expect(tokens.await(t.Context(), key)).To(Succeed())
-	}
-	g.Expect(tokens.await(impatient, key)).NotTo(Succeed())
-	g.Expect(tokens.await(t.Context(), other)).To(Succeed(), "another target")
-	g.Expect(tokens.await(t.Context(), key)).To(Succeed(), "after a while")
-	tokens.forget(key)
-	tokens.forget(other)
-	g.Expect(tokens.targets).To(BeEmpty())
-}
 
 func TestRenewalsInARowWait(t *testing.T) {
 	g := NewWithT(t)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -119,6 +120,8 @@ type Builder struct {
 	settings    FollowFunc
 	workers     int
 	perTarget   func(clustercache.Status) int
+	perSecond   rate.Limit // runs that begin for one target; zero: that is not bounded
+	burst       int
 	timeout     time.Duration
 }
 
@@ -190,8 +193,8 @@ func (b *Builder) Every(period time.Duration) *Builder {
 	return b
 }
 
-// EveryFor is Every with a period for each target, which is asked for when EnabledFor is, and answered from memory. Zero
-// and less: none.
+// EveryFor is Every with a period for each target, which is asked for when EnabledFor is, and answered from memory.
+// Zero and less: none.
 func (b *Builder) EveryFor(period func(clustercache.Status) time.Duration) *Builder {
 	b.every = period
 	return b
@@ -231,6 +234,14 @@ func (b *Builder) Workers(all, perTarget int) *Builder {
 // Less than one is one.
 func (b *Builder) WorkersFor(all int, perTarget func(clustercache.Status) int) *Builder {
 	b.workers, b.perTarget = all, perTarget
+	return b
+}
+
+// Paced bounds how many runs begin for one target in a second, and at once: a target or a tenant causes as many as it
+// likes. A run that has to wait keeps its worker, so it waits for as long at most as the workers of the target last.
+// Default: no bound.
+func (b *Builder) Paced(perSecond, burst int) *Builder {
+	b.perSecond, b.burst = rate.Limit(perSecond), burst
 	return b
 }
 

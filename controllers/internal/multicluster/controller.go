@@ -246,6 +246,11 @@ func (c *Controller) run(
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)() //nolint:contextcheck // the run ends with either
+	if e.pace != nil {
+		if err := e.pace.Wait(ctx); err != nil {
+			return reconcile.Result{}, fmt.Errorf("waiting for other runs of target %s: %w", target.Key(), err)
+		}
+	}
 	return c.reconciler.Reconcile(ctx, target, name)
 }
 

@@ -439,6 +439,22 @@ func TestTimer(t *testing.T) {
 	w.Consistently(w.count(east, ""), "200ms").Should(Equal(before))
 }
 
+func TestRunsOfATargetArePaced(t *testing.T) {
+	w := newWorld(t)
+	w.start(func(b *Builder) *Builder { return b.For(namespaces).Paced(2, 1) })
+	w.Eventually(func() int { return len(w.clusters.Watches(east)) + len(w.clusters.Watches(west)) }).Should(Equal(2))
+	began := time.Now()
+	for _, name := range []string{"one", "two", "three"} {
+		w.put(east, name)
+	}
+	w.put(west, "one")
+	for _, name := range []string{"one", "two", "three"} {
+		w.Eventually(w.count(east, name)).Should(BeNumerically(">=", 1))
+	}
+	w.Expect(time.Since(began)).To(BeNumerically(">=", time.Second), "two of them had to wait for half a second each")
+	w.Eventually(w.count(west, "one")).Should(Equal(1))
+}
+
 func TestTimersOfTheirOwn(t *testing.T) {
 	w := newWorld(t)
 	var periods sync.Map // by target

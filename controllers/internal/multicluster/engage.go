@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,6 +19,7 @@ type engaged struct {
 	uid           types.UID
 	every         time.Duration   // zero: there is no timer
 	workers       int             // that may work for it at a time
+	pace          *rate.Limiter   // nil: runs are not paced
 	ctx           context.Context // ends when the target is disengaged
 	cancel        context.CancelFunc
 	runs          sync.WaitGroup                         // added to under the controller's mu, as long as it is engaged
@@ -80,6 +82,9 @@ func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 		parked:        map[Request]struct{}{},
 		faults:        map[*Objects]error{},
 		subscriptions: make(map[*Objects]clustercache.Subscription, len(c.objects)),
+	}
+	if c.perSecond > 0 {
+		e.pace = rate.NewLimiter(c.perSecond, c.burst)
 	}
 	e.ctx, e.cancel = context.WithCancel(ctx)
 	c.limits.Store(key.String(), e.workers)
