@@ -14,8 +14,9 @@
 //     flight (Options.MaxInFlight).
 //   - Per class: seats (Options.Seats) bound how many runs are at work at the same time. A run has a seat from the start
 //     and as long as its target answers (Call). When it has waited four times as long as answers take at present, 10 ms
-//     to a second, it gives the seat up, and from then on it costs a goroutine and nothing that others need. So targets that hang or
-//     are far away cannot keep seats. The number of goroutines is the one bound on waiting runs, and generous.
+//     to a second, it gives the seat up, and from then on it costs a goroutine and nothing that others need. So targets
+//     that hang or are far away cannot keep seats. The number of goroutines is the one bound on waiting runs, and
+//     generous.
 //   - For the whole hub: semaphores bound what takes memory or would be done for all targets at once, such as decoded
 //     bundles, large answers, dials and lists (package semaphore).
 //   - Per object: a failed run is repeated after a pause that grows.

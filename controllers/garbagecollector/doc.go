@@ -10,14 +10,14 @@
 // younger than ten minutes, then lists all objects that can refer to them (Deployments, StatefulSets, DaemonSets, Jobs,
 // CronJobs, Pods, ManagedResources and Prometheuses) and drops what one of them names in its namespace. Nothing is
 // watched: all lists are read live, in pages, and as metadata only. What is left is taken namespace by namespace, in
-// batches: each object is read again, everything that can refer to it is listed again in its namespace, and only then it
-// is deleted, if it is still just what was read.
+// batches: each object is read again, everything that can refer to it is listed again in its namespace, and only then
+// it is deleted, if it is still just what was read.
 //
 // # Never a wrong delete
 //
 // A pass that could not see everything deletes nothing: every list has to be complete, with all of its pages. Only a
-// ManagedResource and a Prometheus may be kinds that the target does not know, and it is asked anew for its kinds before
-// that is believed. A target that served ManagedResources once and does not any more has no passes, until the
+// ManagedResource and a Prometheus may be kinds that the target does not know, and it is asked anew for its kinds
+// before that is believed. A target that served ManagedResources once and does not any more has no passes, until the
 // controller is started anew or the target is registered anew.
 //
 // An object is deleted with its UID and its resource version as preconditions, and only while its target is registered
@@ -29,8 +29,8 @@
 // Kubernetes has nothing that would rule it out. It hurts only what is referred to after ten minutes in which it was
 // not.
 //
-// The check before the deletion covers all kinds that can refer to something, so it costs eight lists of a namespace for
-// each batch. It is done for namespaces that have garbage only, which are few.
+// The check before the deletion covers all kinds that can refer to something, so it costs eight lists of a namespace
+// for each batch. It is done for namespaces that have garbage only, which are few.
 //
 // A pass looks at a bounded number of objects; the next one goes on where it ended. Thus the memory for a target
 // with a million of them is bounded as well.

@@ -53,7 +53,8 @@ const longestNamespace, longestName = 63, 253
 
 // errGone is the end of a pass in a target that served ManagedResources before.
 var errGone = errors.New(
-	"the target served ManagedResources before and does not any more; nothing is deleted, since they may refer to anything")
+	"the target served ManagedResources before and does not any more; nothing is deleted, since they may refer to " +
+		"anything")
 
 // candidate is a ConfigMap or a Secret that may be garbage, within its namespace.
 type candidate struct{ kind, name string }

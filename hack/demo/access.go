@@ -28,11 +28,11 @@ func (w *world) tokenIsRequested(ctx context.Context) error {
 		return fmt.Errorf("creating an access Secret: %w", err)
 	}
 	began := time.Now()
-	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	issued := func(ctx context.Context) (bool, error) {
 		err := w.source.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 		return len(secret.Data["token"]) > 0, err //nolint:wrapcheck // the caller does
-	})
-	if err != nil {
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, issued); err != nil {
 		return fmt.Errorf("waiting for a token in Secret %s: %w", secret.Name, err)
 	}
 	w.measured(time.Since(began), "a Secret beside alpha that asks for a token has one")

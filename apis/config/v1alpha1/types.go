@@ -152,7 +152,8 @@ type Class struct {
 	// ClusterID is the cluster ID in the origin annotation of objects of this class. Default: that of the controllers.
 	ClusterID *string `json:"clusterID,omitempty"`
 	// Controllers say which controllers work in the targets of this class, beside that of ManagedResources. The
-	// TargetCluster of a target can say otherwise for it, field by field; not so for the target type Source. Default: none.
+	// TargetCluster of a target can say otherwise for it, field by field; not so for the target type Source. Default:
+	// none.
 	Controllers hubv1alpha1.TargetControllers `json:"controllers,omitempty"`
 }
 

@@ -19,8 +19,8 @@ const (
 	shootClass, gardenerAudience = "shoot", "gardener"
 )
 
-// controllers are all controllers that can be set: how to reach each one, its defaults and its faults. A new one needs a
-// type, a field and an entry here. Defaults and faults are asked for only if it is enabled.
+// controllers are all controllers that can be set: how to reach each one, its defaults and its faults. A new one needs
+// a type, a field and an entry here. Defaults and faults are asked for only if it is enabled.
 var controllers = []struct {
 	name     string
 	enabled  func(c *TargetControllers) bool
@@ -85,7 +85,7 @@ func machineFaults(c *CSRApproverController, path *field.Path) (faults field.Err
 	}
 	if ptr.Deref(c.MigrationUser, false) {
 		faults = append(faults, field.Invalid(path.Child("migrationUser"), true,
-			"must be false with withoutMachines: the user is told by a label of his Machine"))
+			"must be false with withoutMachines: a label of the user's Machine identifies it"))
 	}
 	return faults
 }
@@ -96,8 +96,8 @@ func (c *TokenRequestorController) setDefaults() {
 	setDefault(&c.Class, shootClass)
 }
 
-// TokenAudiences are Audiences or their default, which follows from the class that the target has in the end. Empty means
-// those of the target's API server.
+// TokenAudiences are Audiences or their default, which follows from the class that the target has in the end. Empty
+// means those of the target's API server.
 func (c *TokenRequestorController) TokenAudiences() []string {
 	if c.Audiences == nil && ptr.Deref(c.Class, shootClass) == shootClass {
 		return []string{gardenerAudience}

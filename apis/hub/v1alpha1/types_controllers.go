@@ -54,7 +54,8 @@ type CSRApproverController struct {
 	// for. Default: false.
 	// +optional
 	Gardenadm *bool `json:"gardenadm,omitempty"`
-	// Strict denies kubelets usages that no server certificate needs, and e-mail addresses and URIs. Default: false.
+	// Strict denies kubelets usages that no server certificate needs, and e-mail addresses and URIs, and node agents
+	// organizations, which become groups of their users. Default: false.
 	// +optional
 	Strict *bool `json:"strict,omitempty"`
 	// MigrationUser allows the ServiceAccount kube-system/gardener-node-agent, which node agents used to be, to ask for
@@ -73,8 +74,8 @@ type TokenRequestorController struct {
 	// +kubebuilder:validation:Maximum=100
 	// +optional
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
-	// Class is the value that the label resources.gardener.cloud/class of a Secret must have. Empty: any, or no such label.
-	// Default: shoot.
+	// Class is the value that the label resources.gardener.cloud/class of a Secret must have. Empty: any, or no such
+	// label. Default: shoot.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Class *string `json:"class,omitempty"`

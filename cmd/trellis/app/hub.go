@@ -166,7 +166,8 @@ func newHub(o Options) (*hub, error) {
 	if h.secretMetadata, err = metadata.NewForConfig(o.Source); err != nil {
 		return nil, fmt.Errorf("client for Secrets of the source cluster: %w", err)
 	}
-	h.secrets = secretindex.New(h.secretMetadata, h.manager.GetCache(), configv1alpha1.SecretNamespaces(o.Config.Classes)...)
+	namespaces := configv1alpha1.SecretNamespaces(o.Config.Classes)
+	h.secrets = secretindex.New(h.secretMetadata, h.manager.GetCache(), namespaces...)
 	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{}, h.Clock)
 	h.guard = identity.NewGuard(h.manager.GetCache())
 	h.settings = settings.New(h.manager.GetCache(), o.Config)
