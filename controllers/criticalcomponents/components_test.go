@@ -352,8 +352,8 @@ func TestNODE44_TaintStaysWhileNotEverythingIsSeen(t *testing.T) {
 	b.Expect(shared.Register(t.Context(), weak, kubeconfig)).To(Succeed())
 	b.node(shared.B, "n")
 	b.start(weak)
-	b.Eventually(b.events.Events).Should(Receive(And(
-		HavePrefix("Warning "+reasonUnknown), ContainSubstring("critical components of Node n: listing critical DaemonSets"))))
+	b.Eventually(b.events.Events).Should(Receive(And(HavePrefix("Warning "+reasonUnknown),
+		ContainSubstring("critical components of Node n: listing critical DaemonSets"))))
 	b.Expect(b.taints(shared.B, "n")()).To(ContainElement(nodemarks.CriticalComponentsTaint))
 
 	t.Log("the rights come, all but that for events")

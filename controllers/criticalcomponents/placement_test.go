@@ -43,6 +43,19 @@ func TestNODE5_NODE17_PlacementOfDaemonSets(t *testing.T) {
 		change(&spec)
 		return spec
 	}
+	// tainted is a Node with one more taint.
+	tainted := func(key string, effect corev1.TaintEffect) *corev1.Node {
+		return node(corev1.Taint{Key: key, Effect: effect})
+	}
+	usual := tolerating(taint.Key)
+	selecting := func(pool string) corev1.PodSpec {
+		return with(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"pool": pool} })
+	}
+	named := func(name string) corev1.PodSpec { return with(func(s *corev1.PodSpec) { s.NodeName = name }) }
+	requiring := func(terms ...corev1.NodeSelectorTerm) corev1.PodSpec {
+		return with(func(s *corev1.PodSpec) { s.Affinity = affinity(terms...) })
+	}
+	onHost := with(func(s *corev1.PodSpec) { s.HostNetwork = true })
 	const schedule, execute, prefer = corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute,
 		corev1.TaintEffectPreferNoSchedule
 	tests := map[string]struct {
@@ -50,38 +63,40 @@ func TestNODE5_NODE17_PlacementOfDaemonSets(t *testing.T) {
 		node *corev1.Node
 		runs bool
 	}{
-		"tolerates everything":       {corev1.PodSpec{Tolerations: everywhere}, node(corev1.Taint{Key: "x", Effect: execute}), true},
-		"tolerates the taint":        {tolerating(taint.Key), node(), true},
-		"does not tolerate it":       {corev1.PodSpec{}, node(), false},
-		"does not tolerate another":  {tolerating(taint.Key), node(corev1.Taint{Key: "x", Effect: schedule}), false},
-		"one that evicts":            {tolerating(taint.Key), node(corev1.Taint{Key: "x", Effect: execute}), false},
-		"one that only is a wish":    {tolerating(taint.Key), node(corev1.Taint{Key: "x", Effect: prefer}), true},
-		"another value of the taint": {corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: taint.Key, Value: "x"}}}, node(), false},
+		"tolerates everything":      {corev1.PodSpec{Tolerations: everywhere}, tainted("x", execute), true},
+		"tolerates the taint":       {usual, node(), true},
+		"does not tolerate it":      {corev1.PodSpec{}, node(), false},
+		"does not tolerate another": {usual, tainted("x", schedule), false},
+		"one that evicts":           {usual, tainted("x", execute), false},
+		"one that only is a wish":   {usual, tainted("x", prefer), true},
+		"another value of the taint": {corev1.PodSpec{Tolerations: []corev1.Toleration{
+			{Key: taint.Key, Value: "x"},
+		}}, node(), false},
 		"a comparison": {corev1.PodSpec{Tolerations: []corev1.Toleration{
 			{Key: taint.Key, Operator: "Gt", Value: "0"},
 		}}, node(), false},
 
-		"of itself, not ready":           {tolerating(taint.Key), node(corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: execute}), true},
-		"not ready, nothing scheduled":   {tolerating(taint.Key), node(corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: schedule}), false},
-		"of itself, unreachable":         {tolerating(taint.Key), node(corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: execute}), true},
-		"of itself, disk":                {tolerating(taint.Key), node(corev1.Taint{Key: corev1.TaintNodeDiskPressure, Effect: schedule}), true},
-		"of itself, memory":              {tolerating(taint.Key), node(corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: schedule}), true},
-		"of itself, processes":           {tolerating(taint.Key), node(corev1.Taint{Key: corev1.TaintNodePIDPressure, Effect: schedule}), true},
-		"of itself, cordoned":            {tolerating(taint.Key), node(corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: schedule}), true},
-		"no network":                     {tolerating(taint.Key), node(corev1.Taint{Key: corev1.TaintNodeNetworkUnavailable, Effect: schedule}), false},
-		"of itself, no network but host": {with(func(s *corev1.PodSpec) { s.HostNetwork = true }), node(corev1.Taint{Key: corev1.TaintNodeNetworkUnavailable, Effect: schedule}), true},
+		"of itself, not ready":           {usual, tainted(corev1.TaintNodeNotReady, execute), true},
+		"not ready, nothing scheduled":   {usual, tainted(corev1.TaintNodeNotReady, schedule), false},
+		"of itself, unreachable":         {usual, tainted(corev1.TaintNodeUnreachable, execute), true},
+		"of itself, disk":                {usual, tainted(corev1.TaintNodeDiskPressure, schedule), true},
+		"of itself, memory":              {usual, tainted(corev1.TaintNodeMemoryPressure, schedule), true},
+		"of itself, processes":           {usual, tainted(corev1.TaintNodePIDPressure, schedule), true},
+		"of itself, cordoned":            {usual, tainted(corev1.TaintNodeUnschedulable, schedule), true},
+		"no network":                     {usual, tainted(corev1.TaintNodeNetworkUnavailable, schedule), false},
+		"of itself, no network but host": {onHost, tainted(corev1.TaintNodeNetworkUnavailable, schedule), true},
 
-		"selector":               {with(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"pool": "a"} }), node(), true},
-		"selector of others":     {with(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"pool": "b"} }), node(), false},
-		"its name":               {with(func(s *corev1.PodSpec) { s.NodeName = "n" }), node(), true},
-		"another name":           {with(func(s *corev1.PodSpec) { s.NodeName = "m" }), node(), false},
-		"affinity":               {with(func(s *corev1.PodSpec) { s.Affinity = affinity(labels("pool", "In", "b", "a")) }), node(), true},
-		"affinity, of numbers":   {with(func(s *corev1.PodSpec) { s.Affinity = affinity(labels("size", "Gt", "2")) }), node(), true},
-		"affinity for others":    {with(func(s *corev1.PodSpec) { s.Affinity = affinity(labels("pool", "NotIn", "a")) }), node(), false},
-		"affinity, one of terms": {with(func(s *corev1.PodSpec) { s.Affinity = affinity(name("m"), name("n")) }), node(), true},
-		"affinity, its name":     {with(func(s *corev1.PodSpec) { s.Affinity = affinity(name("m")) }), node(), false},
-		"affinity without terms": {with(func(s *corev1.PodSpec) { s.Affinity = affinity() }), node(), false},
-		"unreadable affinity":    {with(func(s *corev1.PodSpec) { s.Affinity = affinity(labels("pool", "Like", "a")) }), node(), false},
+		"selector":               {selecting("a"), node(), true},
+		"selector of others":     {selecting("b"), node(), false},
+		"its name":               {named("n"), node(), true},
+		"another name":           {named("m"), node(), false},
+		"affinity":               {requiring(labels("pool", "In", "b", "a")), node(), true},
+		"affinity, of numbers":   {requiring(labels("size", "Gt", "2")), node(), true},
+		"affinity for others":    {requiring(labels("pool", "NotIn", "a")), node(), false},
+		"affinity, one of terms": {requiring(name("m"), name("n")), node(), true},
+		"affinity, its name":     {requiring(name("m")), node(), false},
+		"affinity without terms": {requiring(), node(), false},
+		"unreadable affinity":    {requiring(labels("pool", "Like", "a")), node(), false},
 		"affinity that is a wish": {with(func(s *corev1.PodSpec) {
 			s.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{

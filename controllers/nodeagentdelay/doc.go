@@ -1,14 +1,14 @@
 // Package nodeagentdelay spreads over time what node agents do. When the operating system configuration of a target
-// changes, all of its node agents would restart the same services at once. An annotation of its Node tells each agent how
-// long to wait first: node-agent.gardener.cloud/reconciliation-delay.
+// changes, all of its node agents would restart the same services at once. An annotation of its Node tells each agent
+// how long to wait first: node-agent.gardener.cloud/reconciliation-delay.
 //
 // # How it works
 //
-// The Nodes of each target are watched, and of each only what package nodemarks keeps. When one comes or goes, when the
-// label changes that names the Secret of its agent, and when the settings of the target change, the target is looked at:
-// its Nodes are listed, as metadata and in pages, sorted by name, and the delays spread evenly over them from the least
-// one on. The greatest one is never reached. Nodes with another delay than that are patched, in the version that was
-// read.
+// The Nodes of each target are watched, and of each only what package nodemarks keeps. When one comes or goes, when
+// the label changes that names the Secret of its agent, and when the settings of the target change, the target is
+// looked at: its Nodes are listed, as metadata and in pages, sorted by name, and the delays spread evenly over them
+// from the least one on. The greatest one is never reached. Nodes with another delay than that are patched, in the
+// version that was read.
 //
 // Agents that take turns by themselves need no delay. Those are the ones whose Secret in kube-system has the label
 // gardener.cloud/role=operating-system-config and the annotation reconciliation.osc.node-agent.gardener.cloud/serial

@@ -32,15 +32,19 @@ func TestMarksOfANode(t *testing.T) {
 	broken := func(spec any) client.Object {
 		return &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	}
+	const schedule = corev1.TaintEffectNoSchedule
+	ours := func(value string, effect corev1.TaintEffect) corev1.Taint {
+		return corev1.Taint{Key: CriticalComponentsTaint, Value: value, Effect: effect}
+	}
 	tests := map[string]struct {
 		node client.Object
 		want Marks
 	}{
 		"no taint":        {tainted(), Marks{}},
-		"another taint":   {tainted(corev1.Taint{Key: "x", Effect: corev1.TaintEffectNoSchedule}), Marks{}},
-		"the taint":       {tainted(corev1.Taint{Key: CriticalComponentsTaint, Effect: corev1.TaintEffectNoSchedule}), Marks{Waits: true}},
-		"another effect":  {tainted(corev1.Taint{Key: CriticalComponentsTaint, Effect: corev1.TaintEffectNoExecute}), Marks{Waits: true}},
-		"a value":         {tainted(corev1.Taint{Key: "x"}, corev1.Taint{Key: CriticalComponentsTaint, Value: "y"}), Marks{Waits: true}},
+		"another taint":   {tainted(corev1.Taint{Key: "x", Effect: schedule}), Marks{}},
+		"the taint":       {tainted(ours("", schedule)), Marks{Waits: true}},
+		"another effect":  {tainted(ours("", corev1.TaintEffectNoExecute)), Marks{Waits: true}},
+		"a value":         {tainted(corev1.Taint{Key: "x"}, ours("y", schedule)), Marks{Waits: true}},
 		"no spec":         {broken(nil), Marks{}},
 		"a strange spec":  {broken("x"), Marks{}},
 		"strange taints":  {broken(map[string]any{"taints": "x"}), Marks{}},

@@ -59,8 +59,8 @@ type Call struct {
 	Body                string // of a patch
 }
 
-// Main runs the tests of a package and exits. started is given the twins before the first test, unless -short leaves out
-// the tests that need them.
+// Main runs the tests of a package and exits. started is given the twins before the first test, unless -short leaves
+// out the tests that need them.
 func Main(m *testing.M, started func(*Twins)) {
 	flag.Parse()
 	log.SetLogger(logr.Discard())
