@@ -1,5 +1,3 @@
-// Package twins has two control planes that are targets of one cluster cache, for tests of controllers in targets that
-// leave out the rest of a hub. All calls to the targets are recorded, and a test may answer them itself.
 package twins
 
 import (
