@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
@@ -26,44 +27,31 @@ const (
 	// namespace is where critical components are.
 	namespace = metav1.NamespaceSystem
 
-	// maxDaemonSets and maxPods are how many critical ones are looked at, of the target and of a Node. Kubelets run 110
-	// pods by default.
-	maxDaemonSets, maxPods = 500, 500
+	// pageSize is how many objects are read at a time, and most is how many critical DaemonSets, or pods of a Node, are
+	// looked at. Kubelets run 110 pods by default.
+	pageSize, most = 100, 500
 )
 
 // errTooMany says that not everything could be looked at.
 var errTooMany = errors.New("there are too many")
 
-var critical = client.MatchingLabels{criticalLabel: "true"}
-
 // look returns what the Node still waits for; nil if that is nothing. It fails if it cannot see everything.
 func look(ctx context.Context, c client.Reader, node *corev1.Node) (*news, error) {
-	daemonSets := &appsv1.DaemonSetList{}
-	err := c.List(ctx, daemonSets, client.InNamespace(namespace), critical, client.Limit(maxDaemonSets))
+	daemonSets, err := daemonSetsOf(ctx, c, node)
 	if err != nil {
 		return nil, fmt.Errorf("listing critical DaemonSets: %w", err)
 	}
-	if daemonSets.Continue != "" || len(daemonSets.Items) > maxDaemonSets {
-		return nil, fmt.Errorf("%w: %d critical DaemonSets in %s are looked at", errTooMany, maxDaemonSets, namespace)
-	}
-	pods := &corev1.PodList{}
-	err = c.List(ctx, pods, client.InNamespace(namespace), critical, client.Limit(maxPods),
-		client.MatchingFields{"spec.nodeName": node.Name})
+	pods, err := podsOf(ctx, c, node)
 	if err != nil {
 		return nil, fmt.Errorf("listing critical pods: %w", err)
 	}
-	if pods.Continue != "" || len(pods.Items) > maxPods {
-		return nil, fmt.Errorf("%w: %d critical pods in %s are looked at", errTooMany, maxPods, namespace)
-	}
-	working := slices.DeleteFunc(pods.Items, isOver)
-
-	if names := unscheduled(daemonSets.Items, working, node); len(names) > 0 {
+	if names := unscheduled(daemonSets, pods); len(names) > 0 {
 		return waitingFor(reasonUnscheduled, "Critical DaemonSets without a pod on the node", names), nil
 	}
-	if names := unready(working); len(names) > 0 {
+	if names := unready(pods); len(names) > 0 {
 		return waitingFor(reasonUnready, "Critical pods that are not ready", names), nil
 	}
-	required := requiredDrivers(working)
+	required := requiredDrivers(pods)
 	if len(required) == 0 {
 		return nil, nil
 	}
@@ -86,48 +74,132 @@ func waitingFor(reason, what string, names []string) *news {
 	return &news{warning: true, reason: reason, note: untrusted.Text(what+": "+strings.Join(names, ", "), maxNote)}
 }
 
-// isOver tells that a pod will never be ready again. Its place is taken by another one, or by none.
-func isOver(pod corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// unscheduled returns the names of DaemonSets that belong onto a Node and have none of its pods.
-func unscheduled(daemonSets []appsv1.DaemonSet, pods []corev1.Pod, node *corev1.Node) (names []string) {
-	scheduled := map[types.UID]bool{}
-	for i := range pods {
-		owner := metav1.GetControllerOfNoCopy(&pods[i])
-		if owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == appsv1.SchemeGroupVersion.String() {
-			scheduled[owner.UID] = true
+// pages reads critical objects page by page. read returns how many there were in a page, and where the next one begins.
+func pages(ctx context.Context,
+	read func(ctx context.Context, options []client.ListOption) (n int, next string, err error)) error {
+	page := func(next string, seen int) (string, int, error) {
+		ctx, done := clustercache.HoldAnswers(ctx) // what is kept of a page is small
+		defer done()
+		n, next, err := read(ctx, []client.ListOption{
+			client.InNamespace(namespace), client.MatchingLabels{criticalLabel: "true"},
+			client.Limit(pageSize), client.Continue(next),
+		})
+		if err == nil && n == 0 && next != "" {
+			err = errors.New("a page is empty and not the last one")
+		}
+		return next, seen + n, err
+	}
+	for next, seen := "", 0; ; {
+		var err error
+		switch next, seen, err = page(next, seen); {
+		case err != nil:
+			return err
+		case seen > most, seen == most && next != "":
+			return fmt.Errorf("%w: %d in %s are looked at", errTooMany, most, namespace)
+		case next == "":
+			return nil
 		}
 	}
-	for i := range daemonSets {
-		d := &daemonSets[i]
-		if d.Spec.Template.Labels[criticalLabel] == "true" && !scheduled[d.UID] && shouldRun(d, node) {
-			names = append(names, d.Name)
+}
+
+// daemonSet is what is needed of one that belongs onto a Node.
+type daemonSet struct {
+	name string
+	uid  types.UID
+}
+
+// daemonSetsOf returns the critical DaemonSets that belong onto a Node.
+func daemonSetsOf(ctx context.Context, c client.Reader, node *corev1.Node) (found []daemonSet, err error) {
+	return found, pages(ctx, func(ctx context.Context, options []client.ListOption) (int, string, error) {
+		list := &appsv1.DaemonSetList{}
+		if err := c.List(ctx, list, options...); err != nil {
+			return 0, "", err //nolint:wrapcheck // look says what was listed
+		}
+		for i := range list.Items {
+			d := &list.Items[i]
+			if d.Spec.Template.Labels[criticalLabel] == "true" && shouldRun(d, node) {
+				found = append(found, daemonSet{d.Name, d.UID})
+			}
+		}
+		return len(list.Items), list.Continue, nil
+	})
+}
+
+// pod is what is needed of one.
+type pod struct {
+	name    string
+	ready   bool
+	owner   types.UID // the DaemonSet that made it; empty if none did
+	drivers []string  // that it needs
+}
+
+// podsOf returns the critical pods on a Node, without those that will never be ready again: their place is taken by
+// other ones, or by none.
+func podsOf(ctx context.Context, c client.Reader, node *corev1.Node) (found []pod, err error) {
+	return found, pages(ctx, func(ctx context.Context, options []client.ListOption) (int, string, error) {
+		list := &corev1.PodList{}
+		err := c.List(ctx, list, append(options, client.MatchingFields{"spec.nodeName": node.Name})...)
+		if err != nil {
+			return 0, "", err //nolint:wrapcheck // look says what was listed
+		}
+		for i := range list.Items {
+			if p := &list.Items[i]; !isOver(p) {
+				found = append(found, podOf(p))
+			}
+		}
+		return len(list.Items), list.Continue, nil
+	})
+}
+
+func isOver(p *corev1.Pod) bool {
+	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+func podOf(p *corev1.Pod) pod {
+	found := pod{name: p.Name}
+	if owner := metav1.GetControllerOfNoCopy(p); owner != nil && owner.Kind == "DaemonSet" &&
+		owner.APIVersion == appsv1.SchemeGroupVersion.String() {
+		found.owner = owner.UID
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			found.ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	for key, driver := range p.Annotations {
+		if strings.HasPrefix(key, driverPrefix) {
+			found.drivers = append(found.drivers, driver)
+		}
+	}
+	return found
+}
+
+// unscheduled returns the names of DaemonSets that have none of the pods.
+func unscheduled(daemonSets []daemonSet, pods []pod) (names []string) {
+	for _, d := range daemonSets {
+		if !slices.ContainsFunc(pods, func(p pod) bool { return p.owner == d.uid }) {
+			names = append(names, d.name)
 		}
 	}
 	return names
 }
 
 // unready returns the names of pods that are not ready.
-func unready(pods []corev1.Pod) (names []string) {
-	for i := range pods {
-		ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
-		if !slices.ContainsFunc(pods[i].Status.Conditions, ready) {
-			names = append(names, pods[i].Name)
+func unready(pods []pod) (names []string) {
+	for _, p := range pods {
+		if !p.ready {
+			names = append(names, p.name)
 		}
 	}
 	return names
 }
 
-// requiredDrivers are the CSI drivers that annotations of pods name.
-func requiredDrivers(pods []corev1.Pod) map[string]struct{} {
+// requiredDrivers are the CSI drivers that pods need.
+func requiredDrivers(pods []pod) map[string]struct{} {
 	drivers := map[string]struct{}{}
-	for i := range pods {
-		for key, driver := range pods[i].Annotations {
-			if strings.HasPrefix(key, driverPrefix) {
-				drivers[driver] = struct{}{}
-			}
+	for _, p := range pods {
+		for _, driver := range p.drivers {
+			drivers[driver] = struct{}{}
 		}
 	}
 	return drivers

@@ -2,6 +2,7 @@ package criticalcomponents
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -54,10 +55,10 @@ func TestNODE2_WithoutCriticalComponentsTheTaintIsRemoved(t *testing.T) {
 	b.becomesReady(shared.A, "bare")
 
 	t.Log("components that are not critical")
-	d := daemonSet("usual")
+	d := newDaemonSet("usual")
 	d.Labels, d.Spec.Template.Labels = nil, map[string]string{"app": "usual"}
 	shared.A.Create(t, d)
-	p := pod("usual", "usual")
+	p := newPod("usual", "usual")
 	p.Labels = nil
 	shared.A.Create(t, p)
 	b.node(shared.A, "usual")
@@ -66,12 +67,12 @@ func TestNODE2_WithoutCriticalComponentsTheTaintIsRemoved(t *testing.T) {
 
 func TestNODE3_PodOfACriticalDaemonSetIsAwaited(t *testing.T) {
 	b := start(t)
-	d := daemonSet("network")
+	d := newDaemonSet("network")
 	shared.A.Create(t, d)
 	node := b.node(shared.A, "n")
 	b.waits(shared.A, node, reasonUnscheduled, "network")
 
-	p := of(d, pod("network-1", "n"))
+	p := of(d, newPod("network-1", "n"))
 	shared.A.Create(t, p)
 	b.waits(shared.A, node, reasonUnready, "network-1")
 
@@ -81,7 +82,7 @@ func TestNODE3_PodOfACriticalDaemonSetIsAwaited(t *testing.T) {
 
 func TestNODE4_DaemonSetsWhoseTemplateHasNoLabelAreIgnored(t *testing.T) {
 	b := start(t)
-	template, value := daemonSet("template"), daemonSet("value")
+	template, value := newDaemonSet("template"), newDaemonSet("value")
 	delete(template.Spec.Template.Labels, criticalLabel)
 	value.Spec.Template.Labels[criticalLabel] = "false"
 	shared.A.Create(t, template)
@@ -92,7 +93,7 @@ func TestNODE4_DaemonSetsWhoseTemplateHasNoLabelAreIgnored(t *testing.T) {
 
 func TestNODE5_DaemonSetsForOtherNodesAreIgnored(t *testing.T) {
 	b := start(t)
-	d := daemonSet("elsewhere")
+	d := newDaemonSet("elsewhere")
 	d.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "b"}
 	shared.A.Create(t, d)
 	b.node(shared.A, "n")
@@ -101,17 +102,17 @@ func TestNODE5_DaemonSetsForOtherNodesAreIgnored(t *testing.T) {
 
 func TestNODE6_OnlyTheMissingDaemonSetIsNamed(t *testing.T) {
 	b := start(t)
-	there, missing := daemonSet("a-there"), daemonSet("b-missing")
+	there, missing := newDaemonSet("a-there"), newDaemonSet("b-missing")
 	shared.A.Create(t, there)
 	shared.A.Create(t, missing)
-	p := of(there, pod("there", "n"))
+	p := of(there, newPod("there", "n"))
 	shared.A.Create(t, p)
 	b.ready(shared.A, p)
 	node := b.node(shared.A, "n")
 	b.waits(shared.A, node, reasonUnscheduled, "b-missing")
 
 	t.Log("a pod of another owner is none of the DaemonSet")
-	other := pod("other", "n")
+	other := newPod("other", "n")
 	shared.A.Create(t, other)
 	b.ready(shared.A, other)
 	b.looks(shared.A, "n")
@@ -120,9 +121,9 @@ func TestNODE6_OnlyTheMissingDaemonSetIsNamed(t *testing.T) {
 
 func TestNODE7_PodsOfTheirOwnAreAwaited(t *testing.T) {
 	b := start(t)
-	p := pod("static", "n")
+	p := newPod("static", "n")
 	shared.A.Create(t, p)
-	elsewhere := pod("elsewhere", "other")
+	elsewhere := newPod("elsewhere", "other")
 	shared.A.Create(t, elsewhere)
 	node := b.node(shared.A, "n")
 	b.waits(shared.A, node, reasonUnready, "static")
@@ -134,11 +135,11 @@ func TestNODE7_PodsOfTheirOwnAreAwaited(t *testing.T) {
 func TestNODE7_FinishedPodsDoNotCount(t *testing.T) {
 	b := start(t)
 	for name, phase := range map[string]corev1.PodPhase{"evicted": corev1.PodFailed, "done": corev1.PodSucceeded} {
-		p := needing(pod(name, "n"), "gone.example.org")
+		p := needing(newPod(name, "n"), "gone.example.org")
 		shared.A.Create(t, p)
 		b.becomes(shared.A, p, phase, corev1.ConditionFalse)
 	}
-	deleted := pod("deleted", "n")
+	deleted := newPod("deleted", "n")
 	deleted.Finalizers = []string{"example.org/test"}
 	shared.A.Create(t, deleted)
 	shared.A.Delete(t, deleted)
@@ -154,25 +155,26 @@ func TestNODE7_FinishedPodsDoNotCount(t *testing.T) {
 // A DaemonSet whose only pod is over has none: its controller makes another one.
 func TestNODE3_FinishedPodIsNoneOfItsDaemonSet(t *testing.T) {
 	b := start(t)
-	d := daemonSet("network")
+	d := newDaemonSet("network")
 	shared.A.Create(t, d)
-	p := of(d, pod("network-1", "n"))
+	p := of(d, newPod("network-1", "n"))
 	shared.A.Create(t, p)
 	b.becomes(shared.A, p, corev1.PodFailed, corev1.ConditionFalse)
 	b.waits(shared.A, b.node(shared.A, "n"), reasonUnscheduled, "network")
 }
 
 func TestNODE8_DriversAreThoseOfAnnotations(t *testing.T) {
-	pods := []corev1.Pod{
-		*needing(pod("a", "n"), "disk.example.org"), *needing(pod("b", "n"), "disk.example.org"), *pod("c", "n"),
+	pods := []pod{
+		podOf(needing(newPod("a", "n"), "disk.example.org")), podOf(needing(newPod("b", "n"), "disk.example.org")),
+		podOf(newPod("c", "n")),
 	}
 	NewWithT(t).Expect(requiredDrivers(pods)).To(And(HaveLen(1), HaveKey("disk.example.org")))
-	NewWithT(t).Expect(requiredDrivers([]corev1.Pod{*needing(pod("d", "n"))})).To(BeEmpty())
+	NewWithT(t).Expect(requiredDrivers([]pod{podOf(needing(newPod("d", "n")))})).To(BeEmpty())
 }
 
 func TestNODE9_DriversAreAwaited(t *testing.T) {
 	b := start(t)
-	p := needing(pod("driver", "n"), "file.example.org", "disk.example.org")
+	p := needing(newPod("driver", "n"), "file.example.org", "disk.example.org")
 	shared.A.Create(t, p)
 	b.ready(shared.A, p)
 	node := b.node(shared.A, "n")
@@ -193,7 +195,7 @@ func TestNODE9_DriversAreAwaited(t *testing.T) {
 
 func TestNODE10_WithoutDriversNoCSINodeIsRead(t *testing.T) {
 	b := start(t)
-	p := needing(pod("none", "n"))
+	p := needing(newPod("none", "n"))
 	shared.A.Create(t, p)
 	b.node(shared.A, "n")
 	b.looks(shared.A, "n")
@@ -263,7 +265,7 @@ func TestNODE13_ConflictIsTriedAgain(t *testing.T) {
 
 func TestNODE14_NodeIsLookedAtAgainAfterTheBackoff(t *testing.T) {
 	b := newBench(t)
-	shared.A.Create(t, daemonSet("network"))
+	shared.A.Create(t, newDaemonSet("network"))
 	b.node(shared.A, "n")
 	look := func(settings Settings) (reconcile.Result, error) {
 		r := newReconciler(Options{Settings: func(clustercache.Status) (Settings, bool) { return settings, true }})
@@ -276,11 +278,11 @@ func TestNODE14_NodeIsLookedAtAgainAfterTheBackoff(t *testing.T) {
 
 func TestNODE15_EventsSayWhatIsAwaited(t *testing.T) {
 	b := start(t)
-	d := daemonSet("driver")
+	d := newDaemonSet("driver")
 	shared.A.Create(t, d)
 	node := b.node(shared.A, "n")
 	b.waits(shared.A, node, reasonUnscheduled, "driver")
-	p := needing(of(d, pod("driver-1", "n")), "disk.example.org")
+	p := needing(of(d, newPod("driver-1", "n")), "disk.example.org")
 	shared.A.Create(t, p)
 	b.waits(shared.A, node, reasonUnready, "driver-1")
 	b.ready(shared.A, p)
@@ -311,7 +313,7 @@ func TestNODE15_EventsAreBounded(t *testing.T) {
 
 func TestNODE16_ComponentsOutsideKubeSystemAreIgnored(t *testing.T) {
 	b := start(t)
-	d, p := daemonSet("default"), pod("default", "n")
+	d, p := newDaemonSet("default"), newPod("default", "n")
 	d.Namespace, p.Namespace = metav1.NamespaceDefault, metav1.NamespaceDefault
 	shared.A.Create(t, d)
 	shared.A.Create(t, p)
@@ -321,7 +323,7 @@ func TestNODE16_ComponentsOutsideKubeSystemAreIgnored(t *testing.T) {
 
 func TestNODE17_DaemonSetsThatDoNotTolerateTheTaintAreIgnored(t *testing.T) {
 	b := start(t)
-	d := daemonSet("picky")
+	d := newDaemonSet("picky")
 	d.Spec.Template.Spec.Tolerations = nil
 	shared.A.Create(t, d)
 	b.node(shared.A, "n")
@@ -330,7 +332,7 @@ func TestNODE17_DaemonSetsThatDoNotTolerateTheTaintAreIgnored(t *testing.T) {
 
 func TestNODE40_NODE43_TargetsAreApart(t *testing.T) {
 	b := start(t)
-	d := daemonSet("network")
+	d := newDaemonSet("network")
 	shared.B.Create(t, d)
 	node := b.node(shared.B, "n")
 	b.waits(shared.B, node, reasonUnscheduled, "network")
@@ -376,17 +378,30 @@ func TestNODE44_TooManyComponents(t *testing.T) {
 		answers.Add(1)
 		return &http.Response{
 			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
-			Body: io.NopCloser(strings.NewReader(
-				`{"kind":"DaemonSetList","apiVersion":"apps/v1","metadata":{"continue":"more"},"items":[]}`)),
+			Body: io.NopCloser(strings.NewReader(`{"kind":"DaemonSetList","apiVersion":"apps/v1",` +
+				`"metadata":{"continue":"more"},"items":[{}` + strings.Repeat(",{}", pageSize-1) + `]}`)),
 		}
 	})
 	node := b.node(shared.A, "n")
 	b.start(shared.A.Key)
-	b.Eventually(b.events.Events).Should(Receive(ContainSubstring("there are too many: 500 critical DaemonSets")))
+	b.Eventually(b.events.Events).Should(Receive(
+		ContainSubstring("listing critical DaemonSets: there are too many: 500 in kube-system")))
 	b.Expect(b.taints(shared.A, "n")()).To(ContainElement(nodemarks.CriticalComponentsTaint))
 	b.Expect(b.said(shared.A, node)()).To(BeEmpty())
-	b.Eventually(answers.Load).Should(BeNumerically(">=", 2), "it is tried again")
+	b.Eventually(answers.Load).Should(BeNumerically(">", most/pageSize), "it is tried again")
 	b.Expect(b.events.Events).To(BeEmpty(), "it is said once")
+}
+
+// More DaemonSets than a page has.
+func TestNODE3_AllPagesAreLookedAt(t *testing.T) {
+	b := start(t)
+	for i := range pageSize {
+		d := newDaemonSet(fmt.Sprintf("elsewhere-%03d", i))
+		d.Spec.Template.Spec.NodeName = "other"
+		shared.A.Create(t, d)
+	}
+	shared.A.Create(t, newDaemonSet("last"))
+	b.waits(shared.A, b.node(shared.A, "n"), reasonUnscheduled, "last")
 }
 
 func TestRequiredOptions(t *testing.T) {

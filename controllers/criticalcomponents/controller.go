@@ -189,7 +189,8 @@ type fault struct {
 // has none; then there is the log.
 func (r *reconciler) report(target *multicluster.Target, err error) {
 	key := target.Key()
-	if key.Namespace == "" || !apierrors.IsForbidden(err) && !errors.Is(err, errTooMany) {
+	lasting := apierrors.IsForbidden(err) || errors.Is(err, errTooMany) || errors.Is(err, untrusted.ErrExceeded)
+	if key.Namespace == "" || !lasting {
 		return
 	}
 	message := untrusted.Message(err.Error())

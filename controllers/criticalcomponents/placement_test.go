@@ -111,7 +111,7 @@ func TestNODE5_NODE17_PlacementOfDaemonSets(t *testing.T) {
 	}
 	for title, test := range tests {
 		t.Run(title, func(t *testing.T) {
-			d := daemonSet("d")
+			d := newDaemonSet("d")
 			d.Spec.Template.Spec = test.spec
 			before := d.DeepCopy()
 			g := NewWithT(t)

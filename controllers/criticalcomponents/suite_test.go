@@ -145,8 +145,8 @@ func (b *bench) said(in *twins.Target, node *corev1.Node) func() []string {
 // everywhere tolerates all taints.
 var everywhere = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 
-// daemonSet is a critical one for all Nodes.
-func daemonSet(name string) *appsv1.DaemonSet {
+// newDaemonSet is a critical one for all Nodes.
+func newDaemonSet(name string) *appsv1.DaemonSet {
 	labels := map[string]string{"app": name, criticalLabel: "true"}
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{criticalLabel: "true"}},
@@ -162,8 +162,8 @@ func daemonSet(name string) *appsv1.DaemonSet {
 	}
 }
 
-// pod is a critical one on a Node.
-func pod(name, node string) *corev1.Pod {
+// newPod is a critical one on a Node.
+func newPod(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{criticalLabel: "true"}},
 		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}},

@@ -60,7 +60,7 @@ type Options struct {
 	// Follow tells of targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
 
-	// pageSize is how many objects are listed at a time. Default 500.
+	// pageSize is how many objects are listed at a time. Default 200.
 	pageSize int64
 	// maxObjects is how many Nodes, or Secrets, are looked at. Default 10000.
 	maxObjects int
@@ -155,7 +155,8 @@ type fault struct {
 // has none; then there is the log.
 func (r *reconciler) report(target *multicluster.Target, err error) {
 	key := target.Key()
-	if key.Namespace == "" || !apierrors.IsForbidden(err) && !errors.Is(err, errTooMany) {
+	lasting := apierrors.IsForbidden(err) || errors.Is(err, errTooMany) || errors.Is(err, untrusted.ErrExceeded)
+	if key.Namespace == "" || !lasting {
 		return
 	}
 	message := untrusted.Message(err.Error())

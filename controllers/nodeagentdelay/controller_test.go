@@ -350,7 +350,7 @@ func TestTargetsThatCannotBeSeenAreReported(t *testing.T) {
 	b.nodes(shared.A, "n", 2, "")
 	b.Eventually(b.has(shared.A)).Should(Equal(map[string]string{"n-0": "0s", "n-1": "30s"}))
 	b.nodes(shared.A, "z", 1, "")
-	b.Eventually(b.events.Events).Should(Receive(ContainSubstring("there are too many: 2 of kind Node")))
+	b.Eventually(b.events.Events).Should(Receive(ContainSubstring("listing all of kind Node: there are too many: 2 are looked at")))
 	b.Expect(b.has(shared.A)()).To(HaveLen(2))
 }
 

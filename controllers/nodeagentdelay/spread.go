@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/nodemarks"
 	"github.com/trellis-hub/trellis/untrusted"
 )
@@ -30,7 +31,8 @@ const (
 	// patches is how many Nodes of a target are patched at a time.
 	patches = 10
 
-	defaultPageSize   = 500
+	// A Node has up to some hundred elements of metadata, and an answer 131072.
+	defaultPageSize   = 200
 	defaultMaxObjects = 10_000
 )
 
@@ -112,27 +114,34 @@ func (r *reconciler) nodes(ctx context.Context, c client.Reader) ([]node, error)
 // list calls visit for the metadata of all objects of a kind, or fails.
 func (r *reconciler) list(ctx context.Context, c client.Reader, kind schema.GroupVersionKind,
 	visit func(*metav1.PartialObjectMetadata), options ...client.ListOption) error {
-	seen := 0
-	for next := ""; ; {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := c.List(ctx, page, append(slices.Clone(options), client.Limit(r.pageSize), client.Continue(next))...)
+	page := func(next string, seen int) (string, int, error) {
+		ctx, done := clustercache.HoldAnswers(ctx) // what is kept of a page is small
+		defer done()
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		err := c.List(ctx, list, append(slices.Clone(options), client.Limit(r.pageSize), client.Continue(next))...)
 		if err != nil {
+			return "", 0, err //nolint:wrapcheck // it is below
+		}
+		if seen += len(list.Items); seen > r.maxObjects {
+			return "", 0, fmt.Errorf("%w: %d are looked at", errTooMany, r.maxObjects)
+		}
+		if len(list.Items) == 0 && list.Continue != "" {
+			return "", 0, errors.New("a page is empty and not the last one")
+		}
+		for i := range list.Items {
+			visit(&list.Items[i])
+		}
+		return list.Continue, seen, nil
+	}
+	for next, seen := "", 0; ; {
+		var err error
+		if next, seen, err = page(next, seen); err != nil {
 			return fmt.Errorf("listing all of kind %s: %w", kind.Kind, err)
 		}
-		if seen += len(page.Items); seen > r.maxObjects {
-			return fmt.Errorf("%w: %d of kind %s are looked at", errTooMany, r.maxObjects, kind.Kind)
-		}
-		for i := range page.Items {
-			visit(&page.Items[i])
-		}
-		switch {
-		case page.Continue == "":
+		if next == "" {
 			return nil
-		case len(page.Items) == 0:
-			return fmt.Errorf("listing all of kind %s: a page is empty and not the last one", kind.Kind)
 		}
-		next = page.Continue
 	}
 }
 
