@@ -110,7 +110,7 @@ type daemonSet struct {
 
 // daemonSetsOf returns the critical DaemonSets that belong onto a Node.
 func daemonSetsOf(ctx context.Context, c client.Reader, node *corev1.Node) (found []daemonSet, err error) {
-	return found, pages(ctx, func(ctx context.Context, options []client.ListOption) (int, string, error) {
+	err = pages(ctx, func(ctx context.Context, options []client.ListOption) (int, string, error) {
 		list := &appsv1.DaemonSetList{}
 		if err := c.List(ctx, list, options...); err != nil {
 			return 0, "", err //nolint:wrapcheck // look says what was listed
@@ -123,6 +123,7 @@ func daemonSetsOf(ctx context.Context, c client.Reader, node *corev1.Node) (foun
 		}
 		return len(list.Items), list.Continue, nil
 	})
+	return found, err
 }
 
 // pod is what is needed of one.
@@ -136,7 +137,7 @@ type pod struct {
 // podsOf returns the critical pods on a Node, without those that will never be ready again: their place is taken by
 // other ones, or by none.
 func podsOf(ctx context.Context, c client.Reader, node *corev1.Node) (found []pod, err error) {
-	return found, pages(ctx, func(ctx context.Context, options []client.ListOption) (int, string, error) {
+	err = pages(ctx, func(ctx context.Context, options []client.ListOption) (int, string, error) {
 		list := &corev1.PodList{}
 		err := c.List(ctx, list, append(options, client.MatchingFields{"spec.nodeName": node.Name})...)
 		if err != nil {
@@ -149,6 +150,7 @@ func podsOf(ctx context.Context, c client.Reader, node *corev1.Node) (found []po
 		}
 		return len(list.Items), list.Continue, nil
 	})
+	return found, err
 }
 
 func isOver(p *corev1.Pod) bool {
