@@ -131,7 +131,7 @@ func TestNODE7_PodsOfTheirOwnAreAwaited(t *testing.T) {
 	b.becomesReady(shared.A, "n")
 }
 
-// Pods that will never be ready again do not count: decision D-14.
+// Pods that will never be ready again do not count.
 func TestNODE7_FinishedPodsDoNotCount(t *testing.T) {
 	b := start(t)
 	for name, phase := range map[string]corev1.PodPhase{"evicted": corev1.PodFailed, "done": corev1.PodSucceeded} {
