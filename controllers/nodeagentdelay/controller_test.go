@@ -135,7 +135,7 @@ func spread(prefix string, n int, settings Settings) map[string]string {
 	return all
 }
 
-func patches(in *twins.Target) []twins.Call {
+func patchesOf(in *twins.Target) []twins.Call {
 	return shared.Calls(in.Key, func(c twins.Call) bool { return c.Method == http.MethodPatch })
 }
 
@@ -195,7 +195,7 @@ func TestNODE21_DelaysFollowTheNodes(t *testing.T) {
 	b.start()
 	b.Eventually(looks(shared.A)).Should(BeNumerically(">=", 1))
 	b.looksAgain(shared.A)
-	b.Expect(patches(shared.A)).To(BeEmpty())
+	b.Expect(patchesOf(shared.A)).To(BeEmpty())
 
 	t.Log("a change of a Node is no reason to look")
 	before := looks(shared.A)()
@@ -204,7 +204,7 @@ func TestNODE21_DelaysFollowTheNodes(t *testing.T) {
 	b.Expect(shared.A.Client.Update(t.Context(), added)).To(Succeed())
 	b.looksAgain(shared.A)
 	b.Expect(looks(shared.A)()).To(Equal(before + 2))
-	b.Expect(patches(shared.A)).To(BeEmpty())
+	b.Expect(patchesOf(shared.A)).To(BeEmpty())
 }
 
 // config creates the Secret of some agents.
@@ -281,10 +281,10 @@ func TestNODE25_FailedPatchIsTriedAgain(t *testing.T) {
 	b.start()
 	b.Eventually(b.has(shared.A)).Should(Equal(spread("n", 3, b.settings[shared.A.Key])))
 	b.Expect(tried.Load()).To(BeEquivalentTo(2))
-	for _, call := range patches(shared.A) {
+	for _, call := range patchesOf(shared.A) {
 		b.Expect(call.Body).To(ContainSubstring(`"resourceVersion":"`))
 	}
-	b.Expect(patches(shared.A)).To(HaveLen(4), "the others are not patched again")
+	b.Expect(patchesOf(shared.A)).To(HaveLen(4), "the others are not patched again")
 	b.Expect(b.events.Events).To(BeEmpty(), "a conflict is nobody's fault")
 }
 
@@ -313,7 +313,7 @@ func TestMC8_OtherDelaysOfATargetConcernNoOther(t *testing.T) {
 	b.set(shared.A.Key, Settings{MaxDelay: time.Minute})
 	b.Eventually(b.has(shared.A)).Should(Equal(map[string]string{"n-0": "0s", "n-1": "30s"}))
 	b.Expect(looks(shared.B)()).To(Equal(before))
-	b.Expect(patches(shared.B)).To(HaveLen(2))
+	b.Expect(patchesOf(shared.B)).To(HaveLen(2))
 	b.Expect(b.has(shared.B)()).To(Equal(usual))
 }
 
@@ -329,7 +329,7 @@ func TestNODE40_NODE41_NodesOfATargetConcernNoOther(t *testing.T) {
 		b.Eventually(b.has(shared.B)).Should(Equal(spread("n", n, b.settings[shared.B.Key])))
 	}
 	b.Expect(looks(shared.A)()).To(Equal(before))
-	b.Expect(patches(shared.A)).To(HaveLen(2))
+	b.Expect(patchesOf(shared.A)).To(HaveLen(2))
 }
 
 func TestTargetsThatCannotBeSeenAreReported(t *testing.T) {

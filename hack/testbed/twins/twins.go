@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,9 +28,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/trellis-hub/trellis/addresses"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/hack/controlplane"
-	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // patience is how long Eventually waits.
@@ -47,8 +48,23 @@ type Twins struct {
 
 // Target is one of them.
 type Target struct {
-	*testbed.Cluster
-	Key clustercache.ClusterKey
+	*controlplane.ControlPlane
+	// Client is one of its administrator.
+	Client client.Client
+	Key    clustercache.ClusterKey
+}
+
+func newTarget(ctx context.Context, name string) (*Target, error) {
+	plane, err := controlplane.Start(ctx, controlplane.Options{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(plane.RESTConfig(), client.Options{})
+	if err != nil {
+		plane.Stop()
+		return nil, fmt.Errorf("client for control plane %s: %w", name, err)
+	}
+	return &Target{plane, c, clustercache.ClusterKey{Namespace: "shoot-" + name, Name: name}}, nil
 }
 
 // Call is one to a target.
@@ -79,19 +95,22 @@ func Main(m *testing.M, started func(*Twins)) {
 func run(m *testing.M, started func(*Twins)) (code int, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	planes, err := testbed.StartClusters(ctx, controlplane.Options{Name: "a"}, controlplane.Options{Name: "b"})
-	if err != nil {
-		cancel()
-		return 1, err
-	}
-	defer testbed.StopClusters(planes...)
+	t := &Twins{calls: map[clustercache.ClusterKey][]Call{}}
+	defer t.stop()
 	defer work.Wait()
 	defer cancel()
-	t := &Twins{calls: map[clustercache.ClusterKey][]Call{}}
-	for i, target := range []**Target{&t.A, &t.B} {
-		key := clustercache.ClusterKey{Namespace: "shoot-" + planes[i].Name, Name: planes[i].Name}
-		*target = &Target{planes[i], key}
-		if err := t.Register(ctx, key, planes[i].Kubeconfig()); err != nil {
+	var group errgroup.Group
+	for name, target := range map[string]**Target{"a": &t.A, "b": &t.B} {
+		group.Go(func() (err error) {
+			*target, err = newTarget(ctx, name)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return 1, err
+	}
+	for _, target := range []*Target{t.A, t.B} {
+		if err := t.Register(ctx, target.Key, target.Kubeconfig()); err != nil {
 			return 1, err
 		}
 	}
@@ -102,11 +121,29 @@ func run(m *testing.M, started func(*Twins)) (code int, err error) {
 	return m.Run(), nil
 }
 
+func (t *Twins) stop() {
+	for _, target := range []*Target{t.A, t.B} {
+		if target != nil {
+			target.Stop()
+		}
+	}
+}
+
 // Register makes a cluster a target in a home namespace of its own.
 func (t *Twins) Register(ctx context.Context, key clustercache.ClusterKey, kubeconfig []byte) error {
 	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}}
-	return errors.Join(t.A.Client.Create(ctx, home),
-		t.A.Client.Create(ctx, testbed.Registration(key.Namespace, key.Name, kubeconfig)))
+	registration := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name + "-kubeconfig",
+			Labels: map[string]string{hubv1alpha1.ClusterNameLabel: key.Name},
+		},
+		Type: "cluster.x-k8s.io/secret",
+		Data: map[string][]byte{"value": kubeconfig},
+	}
+	if err := errors.Join(t.A.Client.Create(ctx, home), t.A.Client.Create(ctx, registration)); err != nil {
+		return fmt.Errorf("registering target %s: %w", key, err)
+	}
+	return nil
 }
 
 func (t *Twins) start(ctx context.Context, work *sync.WaitGroup) error {
