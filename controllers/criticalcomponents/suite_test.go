@@ -2,6 +2,7 @@ package criticalcomponents
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -120,7 +121,7 @@ func (b *bench) looks(in *twins.Target, node string) {
 	b.t.Helper()
 	reads := func() int {
 		return len(shared.Calls(in.Key, func(c twins.Call) bool {
-			return c.Method == "GET" && c.Path == "/api/v1/nodes/"+node
+			return c.Method == http.MethodGet && c.Path == "/api/v1/nodes/"+node
 		}))
 	}
 	before := reads()
