@@ -15,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -345,11 +346,12 @@ func TestNODE40_NODE43_TargetsAreApart(t *testing.T) {
 // A target in which not everything can be seen keeps its taints, and its TargetCluster says why.
 func TestNODE44_TaintStaysWhileNotEverythingIsSeen(t *testing.T) {
 	b := newBench(t)
-	weak := clustercache.ClusterKey{Namespace: "shoot-weak", Name: "weak"}
+	user := "weak-" + rand.String(5) // the test may run several times
+	weak := clustercache.ClusterKey{Namespace: "shoot-" + user, Name: user}
 	nodes := rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch", "patch"},
 	}
-	kubeconfig, err := shared.B.Restricted(t.Context(), "weak", nodes)
+	kubeconfig, err := shared.B.Restricted(t.Context(), user, nodes)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(shared.Register(t.Context(), weak, kubeconfig)).To(Succeed())
 	b.node(shared.B, "n")
@@ -359,7 +361,7 @@ func TestNODE44_TaintStaysWhileNotEverythingIsSeen(t *testing.T) {
 	b.Expect(b.taints(shared.B, "n")()).To(ContainElement(nodemarks.CriticalComponentsTaint))
 
 	t.Log("the rights come, all but that for events")
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "weak"}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}}
 	b.Expect(shared.B.Client.Get(t.Context(), client.ObjectKeyFromObject(role), role)).To(Succeed())
 	role.Rules = append(role.Rules, rbacv1.PolicyRule{
 		APIGroups: []string{"", "apps"}, Resources: []string{"pods", "daemonsets"}, Verbs: []string{"list"},

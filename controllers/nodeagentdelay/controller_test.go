@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -334,8 +335,9 @@ func TestNODE40_NODE41_NodesOfATargetConcernNoOther(t *testing.T) {
 
 func TestTargetsThatCannotBeSeenAreReported(t *testing.T) {
 	b := newBench(t)
-	weak := clustercache.ClusterKey{Namespace: "shoot-weak", Name: "weak"}
-	kubeconfig, err := shared.B.Restricted(t.Context(), "weak", rbacv1.PolicyRule{
+	user := "weak-" + rand.String(5) // the test may run several times
+	weak := clustercache.ClusterKey{Namespace: "shoot-" + user, Name: user}
+	kubeconfig, err := shared.B.Restricted(t.Context(), user, rbacv1.PolicyRule{
 		APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"},
 	})
 	b.Expect(err).NotTo(HaveOccurred())
