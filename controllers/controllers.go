@@ -36,6 +36,8 @@ var all = []struct {
 	{"garbagecollector", always, newGarbageCollector},
 	{"tokenrequestor", always, newTokenRequestor},
 	{"csrapprover", always, newCSRApprover},
+	{"criticalcomponents", always, newCriticalComponents},
+	{"nodeagentdelay", always, newNodeAgentDelay},
 }
 
 func always(*configv1alpha1.HubConfiguration) bool { return true }

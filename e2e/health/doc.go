@@ -9,6 +9,7 @@
 //	quiet_test.go    changes that change nothing of the verdict
 //	late_test.go     watches that are late
 //	outage_test.go   targets that are lost in every phase of a roll-out
+//	nodes_test.go    a node that joins, and what is not scheduled there before it is complete
 //
 // A source and two targets are shared by all tests, and so is the hub. The targets have controllers, a scheduler and a
 // node whose kubelet says of every pod that it runs. Pods of a scheduler that does not exist never get to it: of those

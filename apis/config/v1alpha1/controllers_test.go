@@ -70,6 +70,24 @@ func TestDefaultsOfControllersOfClasses(t *testing.T) {
 				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](3), MachineNamespace: ptr.To(""),
 			}},
 		},
+		"NODE-14 a node is looked at again after ten seconds": {
+			"nodeCriticalComponents: {enabled: true}",
+			hubv1alpha1.TargetControllers{NodeCriticalComponents: &hubv1alpha1.NodeCriticalComponentsController{
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5), Backoff: ptr.To(duration(10 * time.Second)),
+			}},
+		},
+		"NODE-24 the delays": {
+			"nodeAgentReconciliationDelay: {enabled: true}",
+			hubv1alpha1.TargetControllers{NodeAgentReconciliationDelay: &hubv1alpha1.NodeAgentReconciliationDelayController{
+				Enabled: ptr.To(true), MinDelay: ptr.To(duration(0)), MaxDelay: ptr.To(duration(5 * time.Minute)),
+			}},
+		},
+		"NODE-24 the least and the greatest delay": {
+			"nodeAgentReconciliationDelay: {enabled: true, minDelay: 30m, maxDelay: 1800s}",
+			hubv1alpha1.TargetControllers{NodeAgentReconciliationDelay: &hubv1alpha1.NodeAgentReconciliationDelayController{
+				Enabled: ptr.To(true), MinDelay: ptr.To(duration(30 * time.Minute)), MaxDelay: ptr.To(duration(30 * time.Minute)),
+			}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -131,6 +149,30 @@ func TestClassesWhoseControllersAreRejected(t *testing.T) {
 		"ServiceAccounts that cannot be": {
 			`[{name: a, target: {type: Namespace}, controllers: {tokenRequestor: {enabled: true, allowedServiceAccounts: [a/b/c]}}}]`,
 			`classes[0].controllers.tokenRequestor.allowedServiceAccounts[0]: Invalid value: "a/b/c"`,
+		},
+		"NODE-14 a pause that is too short": {
+			"[{name: a, target: {type: Namespace}, controllers: {nodeCriticalComponents: {enabled: true, backoff: 1ms}}}]",
+			`classes[0].controllers.nodeCriticalComponents.backoff: Invalid value: "1ms": must be between 1s and 1h0m0s`,
+		},
+		"nobody who looks at nodes": {
+			"[{name: a, target: {type: Namespace}, controllers: {nodeCriticalComponents: {enabled: true, concurrentSyncs: 0}}}]",
+			`classes[0].controllers.nodeCriticalComponents.concurrentSyncs: Invalid value: 0: must be between 1 and 100`,
+		},
+		"NODE-24 a negative least delay": {
+			"[{name: a, target: {type: Namespace}, controllers: {nodeAgentReconciliationDelay: {enabled: true, minDelay: -1s}}}]",
+			`classes[0].controllers.nodeAgentReconciliationDelay.minDelay: Invalid value: "-1s": must not be negative`,
+		},
+		"NODE-24 a negative greatest delay": {
+			"[{name: a, target: {type: Namespace}, controllers: {nodeAgentReconciliationDelay: {enabled: true, maxDelay: -1s}}}]",
+			`classes[0].controllers.nodeAgentReconciliationDelay.maxDelay: Invalid value: "-1s": must not be negative`,
+		},
+		"NODE-24 a greatest delay that is less than the least one": {
+			"[{name: a, target: {type: Namespace}, controllers: {nodeAgentReconciliationDelay: {enabled: true, minDelay: 6m}}}]",
+			`classes[0].controllers.nodeAgentReconciliationDelay.maxDelay: Invalid value: "5m0s": must not be less than minDelay (6m0s)`,
+		},
+		"NODE-24 a delay that is too long": {
+			"[{name: a, target: {type: Namespace}, controllers: {nodeAgentReconciliationDelay: {enabled: true, maxDelay: 31m}}}]",
+			`classes[0].controllers.nodeAgentReconciliationDelay.maxDelay: Invalid value: "31m0s": must be at most 30m0s`,
 		},
 		"a controller that is not there yet": {
 			"[{name: a, target: {type: Namespace}, controllers: {networkPolicy: {enabled: true}}}]",

@@ -199,6 +199,13 @@ func TestLoadRejects(t *testing.T) {
 				"leaderElection.resourceNamespace: Required value",
 			},
 		},
+		"the old name of a key of gardener-resource-manager": {
+			withNamespace + "controllers: {node: {backoff: 10s}, nodeAgentReconciliationDelay: {enabled: true}}",
+			[]string{
+				"controllers.node: Forbidden: this key of gardener-resource-manager is not supported (line 9): the key is called nodeCriticalComponents now",
+				"controllers.nodeAgentReconciliationDelay: Forbidden: this key of gardener-resource-manager is not supported (line 9): each class says",
+			},
+		},
 		"keys of gardener-resource-manager that the hub does not have": {
 			withNamespace + "controllers: {garbageCollector: {enabled: true}, managedResources: {concurrentSyncs: 5}}\n" +
 				"targetClientConnection: {kubeconfig: x, namespaces: [a]}\nwebhooks: {}",

@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	minGarbageCollectorSyncPeriod = 15 * time.Second
-	maxControllerConcurrentSyncs  = 100
+	minGarbageCollectorSyncPeriod  = 15 * time.Second
+	maxControllerConcurrentSyncs   = 100
+	minNodeBackoff, maxNodeBackoff = time.Second, time.Hour
+	// The most that a shoot can ask for with the annotation cloud-config-execution-max-delay-seconds.
+	maxNodeAgentDelay = 30 * time.Minute
 	// The class of a resource manager of a shoot, and the audience of its tokens.
 	shootClass, gardenerAudience = "shoot", "gardener"
 )
@@ -73,6 +76,57 @@ var controllers = []struct {
 			return append(concurrentSyncsFaults(*c.TokenRequestor.ConcurrentSyncs, path), c.TokenRequestor.faults(path)...)
 		},
 	},
+	{
+		"nodeCriticalComponents",
+		func(c *TargetControllers) bool {
+			return c.NodeCriticalComponents != nil && ptr.Deref(c.NodeCriticalComponents.Enabled, false)
+		},
+		func(c *TargetControllers) { c.NodeCriticalComponents = nil },
+		func(c *TargetControllers) {
+			setDefault(&c.NodeCriticalComponents.ConcurrentSyncs, 5)
+			setDefault(&c.NodeCriticalComponents.Backoff, metav1.Duration{Duration: 10 * time.Second})
+		},
+		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
+			faults := concurrentSyncsFaults(*c.NodeCriticalComponents.ConcurrentSyncs, path)
+			if backoff := c.NodeCriticalComponents.Backoff.Duration; backoff < minNodeBackoff || backoff > maxNodeBackoff {
+				faults = append(faults, field.Invalid(path.Child("backoff"), backoff.String(),
+					fmt.Sprintf("must be between %s and %s", minNodeBackoff, maxNodeBackoff)))
+			}
+			return faults
+		},
+	},
+	{
+		"nodeAgentReconciliationDelay",
+		func(c *TargetControllers) bool {
+			return c.NodeAgentReconciliationDelay != nil && ptr.Deref(c.NodeAgentReconciliationDelay.Enabled, false)
+		},
+		func(c *TargetControllers) { c.NodeAgentReconciliationDelay = nil },
+		func(c *TargetControllers) {
+			setDefault(&c.NodeAgentReconciliationDelay.MinDelay, metav1.Duration{})
+			setDefault(&c.NodeAgentReconciliationDelay.MaxDelay, metav1.Duration{Duration: 5 * time.Minute})
+		},
+		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
+			return c.NodeAgentReconciliationDelay.faults(path)
+		},
+	},
+}
+
+func (c *NodeAgentReconciliationDelayController) faults(path *field.Path) (faults field.ErrorList) {
+	least, most := c.MinDelay.Duration, c.MaxDelay.Duration
+	if least < 0 {
+		faults = append(faults, field.Invalid(path.Child("minDelay"), least.String(), "must not be negative"))
+	}
+	switch {
+	case most < 0:
+		faults = append(faults, field.Invalid(path.Child("maxDelay"), most.String(), "must not be negative"))
+	case most > maxNodeAgentDelay:
+		faults = append(faults, field.Invalid(path.Child("maxDelay"), most.String(),
+			fmt.Sprintf("must be at most %s", maxNodeAgentDelay)))
+	case most < least:
+		faults = append(faults, field.Invalid(path.Child("maxDelay"), most.String(),
+			fmt.Sprintf("must not be less than minDelay (%s)", least)))
+	}
+	return faults
 }
 
 // machineFaults are those of settings that need Machines although nobody asks for them.

@@ -17,6 +17,13 @@ type TargetControllers struct {
 	// TokenRequestor requests tokens of service accounts of the target for Secrets of the source.
 	// +optional
 	TokenRequestor *TokenRequestorController `json:"tokenRequestor,omitempty"`
+	// NodeCriticalComponents takes the taint node.gardener.cloud/critical-components-not-ready off nodes on which all
+	// critical components are ready.
+	// +optional
+	NodeCriticalComponents *NodeCriticalComponentsController `json:"nodeCriticalComponents,omitempty"`
+	// NodeAgentReconciliationDelay spreads over time when node agents do what is new.
+	// +optional
+	NodeAgentReconciliationDelay *NodeAgentReconciliationDelayController `json:"nodeAgentReconciliationDelay,omitempty"`
 }
 
 // GarbageCollectorController is about the garbage collector.
@@ -105,4 +112,35 @@ type TokenRequestorController struct {
 	// +listType=set
 	// +optional
 	DeniedServiceAccounts []string `json:"deniedServiceAccounts,omitempty"`
+}
+
+// NodeCriticalComponentsController is about the critical components of nodes.
+type NodeCriticalComponentsController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// ConcurrentSyncs is how many nodes of the target are looked at at a time. Default: 5.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// Backoff is the time until a node with the taint is looked at again, between 1s and 1h. Default: 10s.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must be a duration such as 10s or 1m"
+	// +optional
+	Backoff *metav1.Duration `json:"backoff,omitempty"`
+}
+
+// NodeAgentReconciliationDelayController is about the delays of node agents.
+type NodeAgentReconciliationDelayController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// MinDelay is the delay of the first node. Default: 0s.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must be a duration such as 30s or 5m"
+	// +optional
+	MinDelay *metav1.Duration `json:"minDelay,omitempty"`
+	// MaxDelay is what the delays of all nodes stay below, at least MinDelay and at most 30m. Default: 5m.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must be a duration such as 30s or 5m"
+	// +optional
+	MaxDelay *metav1.Duration `json:"maxDelay,omitempty"`
 }

@@ -145,6 +145,16 @@ func TestControllersOfATarget(t *testing.T) {
 		}, hubv1alpha1.TargetControllers{TokenRequestor: &hubv1alpha1.TokenRequestorController{
 			Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5), Class: ptr.To("garden"),
 		}}, "", false},
+		"NODE-24 a least delay above the greatest one": {shoot, "other", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{
+				NodeAgentReconciliationDelay: &hubv1alpha1.NodeAgentReconciliationDelayController{
+					Enabled: ptr.To(true), MinDelay: &metav1.Duration{Duration: time.Hour},
+				},
+				NodeCriticalComponents: &hubv1alpha1.NodeCriticalComponentsController{Enabled: ptr.To(true)},
+			},
+		}, hubv1alpha1.TargetControllers{NodeCriticalComponents: &hubv1alpha1.NodeCriticalComponentsController{
+			Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5), Backoff: &metav1.Duration{Duration: 10 * time.Second},
+		}}, `spec.controllers.nodeAgentReconciliationDelay.maxDelay: Invalid value: "5m0s"`, false},
 		"ServiceAccounts that cannot be": {shoot, "other", &hubv1alpha1.TargetClusterSpec{
 			Controllers: &hubv1alpha1.TargetControllers{TokenRequestor: &hubv1alpha1.TokenRequestorController{
 				Enabled: ptr.To(true), DeniedServiceAccounts: []string{"kube-system", "kube-system/*"},

@@ -1,0 +1,32 @@
+package controllers
+
+import (
+	"context"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/criticalcomponents"
+	"github.com/trellis-hub/trellis/leader/heartbeat"
+)
+
+func newCriticalComponents(_ context.Context, t *term) (controller, error) {
+	//nolint:contextcheck // its callbacks get no context to pass on
+	components, err := criticalcomponents.New(criticalcomponents.Options{
+		Environment: t.inTargets(criticalcomponents.Name),
+		Settings: func(target clustercache.Status) (criticalcomponents.Settings, bool) {
+			own := t.Settings.Controllers(target).NodeCriticalComponents
+			if own == nil {
+				return criticalcomponents.Settings{}, false
+			}
+			return criticalcomponents.Settings{
+				ConcurrentSyncs: int(*own.ConcurrentSyncs), Backoff: own.Backoff.Duration,
+			}, true
+		},
+		Follow: t.Settings.FollowControllers,
+	})
+	if err != nil {
+		return controller{}, err //nolint:wrapcheck // New says which controller
+	}
+	return controller{components.Start, []heartbeat.Loop{
+		{Name: criticalcomponents.Name, StuckSince: components.StuckSince},
+	}}, nil
+}

@@ -1,0 +1,205 @@
+package criticalcomponents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
+	"github.com/trellis-hub/trellis/controllers/internal/nodemarks"
+	"github.com/trellis-hub/trellis/untrusted"
+)
+
+// Name is that of the controller, for logs and metrics.
+const Name = "node-critical-components"
+
+const (
+	// allWorkers is how many Nodes are looked at at a time. Runs wait for targets most of the time; with fewer workers,
+	// some targets that hang would occupy them all.
+	allWorkers = 32
+	// runTimeout bounds a run: a handful of calls.
+	runTimeout = 30 * time.Second
+	// defaultBackoff is the pause until a Node is looked at again.
+	defaultBackoff = 10 * time.Second
+	// maxReported is how many faults are remembered, of all targets, to report each only once.
+	maxReported = 256
+)
+
+// reasonUnknown is that of an event on a TargetCluster: nobody can tell what a Node waits for.
+const reasonUnknown = "NodeCriticalComponentsUnknown"
+
+// Settings are those of one target.
+type Settings struct {
+	// ConcurrentSyncs is how many Nodes of the target are looked at at a time. Less than one is one.
+	ConcurrentSyncs int
+	// Backoff is the pause until a Node with the taint is looked at again. Zero: 10 seconds.
+	Backoff time.Duration
+}
+
+func (s Settings) backoff() time.Duration {
+	if s.Backoff <= 0 {
+		return defaultBackoff
+	}
+	return s.Backoff
+}
+
+// Options say what the controller is made of.
+type Options struct {
+	// Environment is that of all controllers in targets. Its Source is not needed.
+	Environment multicluster.Environment
+	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
+	Settings func(clustercache.Status) (Settings, bool)
+	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	Follow multicluster.FollowFunc
+}
+
+// New returns a controller that does nothing until it is started.
+func New(options Options) (*multicluster.Controller, error) {
+	if options.Settings == nil {
+		return nil, fmt.Errorf("controller %s: %w", Name, errors.New("a required option is missing"))
+	}
+	builder := multicluster.New(Name, options.Environment).
+		Watches(nodemarks.Nodes, waiting).
+		EnabledFor(func(status clustercache.Status) bool {
+			_, on := options.Settings(status)
+			return on
+		}).
+		WorkersFor(allWorkers, func(status clustercache.Status) int {
+			settings, _ := options.Settings(status)
+			return settings.ConcurrentSyncs
+		}).
+		Timeout(runTimeout)
+	if options.Follow != nil {
+		builder.FollowsSettings(options.Follow)
+	}
+	return builder.Complete(newReconciler(options)) //nolint:wrapcheck // it names the controller
+}
+
+// waiting has a Node reconciled that comes or changes, if it has the taint.
+func waiting(name types.NamespacedName, _, value any) []types.NamespacedName {
+	if marks, exists := value.(nodemarks.Marks); !exists || !marks.Waits {
+		return nil
+	}
+	return []types.NamespacedName{name}
+}
+
+// reconciler is the Reconciler.
+type reconciler struct {
+	settings func(clustercache.Status) (Settings, bool)
+	clock    clock.PassiveClock
+	reported *lru.Cache // the faults that were reported last
+
+	mu sync.Mutex
+	// told is what was said last about each Node that has the taint.
+	told map[clustercache.ClusterKey]map[string]news
+}
+
+func newReconciler(options Options) *reconciler {
+	r := &reconciler{
+		settings: options.Settings, clock: options.Environment.Clock, reported: lru.New(maxReported),
+		told: map[clustercache.ClusterKey]map[string]news{},
+	}
+	if r.clock == nil {
+		r.clock = clock.RealClock{}
+	}
+	return r
+}
+
+// Forget implements multicluster.Forgetter.
+func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.told, cluster)
+}
+
+// Reconcile takes the taint off a Node, or looks again after a while.
+func (r *reconciler) Reconcile(
+	ctx context.Context, target *multicluster.Target, name types.NamespacedName,
+) (reconcile.Result, error) {
+	settings, on := r.settings(target.Status)
+	if !on {
+		return reconcile.Result{}, nil
+	}
+	node := &corev1.Node{}
+	switch err := target.Client.Get(ctx, name, node); {
+	case apierrors.IsNotFound(err):
+		r.forget(target.Key(), name.Name)
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("reading Node %s: %w", untrusted.Name(name.Name), err)
+	}
+	if !slices.ContainsFunc(node.Spec.Taints, isOurs) {
+		r.forget(target.Key(), name.Name)
+		return reconcile.Result{}, nil
+	}
+
+	missing, err := look(ctx, target.Client, node)
+	if err != nil {
+		err = fmt.Errorf("critical components of Node %s: %w", untrusted.Name(node.Name), err)
+		r.report(target, err)
+		return reconcile.Result{}, err
+	}
+	if missing != nil {
+		r.tell(ctx, target, node, *missing)
+		return reconcile.Result{RequeueAfter: settings.backoff()}, nil
+	}
+	r.tell(ctx, target, node, news{reason: reasonReady, note: "All critical components of the node are ready"})
+	if err := removeTaint(ctx, target.Client, node); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.forget(target.Key(), name.Name)
+	target.Log.Info("Critical components of a Node are ready")
+	return reconcile.Result{}, nil
+}
+
+// isOurs tells whether a taint is that of critical components, with whatever effect and value.
+func isOurs(taint corev1.Taint) bool { return taint.Key == nodemarks.CriticalComponentsTaint }
+
+// removeTaint writes the Node without the taint, if it still is what was read.
+func removeTaint(ctx context.Context, c client.Client, node *corev1.Node) error {
+	before := node.DeepCopy()
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isOurs)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, node, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the taint of Node %s: %w", untrusted.Name(node.Name), err)
+	}
+	return nil
+}
+
+// fault identifies what was reported.
+type fault struct {
+	cluster clustercache.ClusterKey
+	what    string
+}
+
+// report writes one event about a fault that does not go away by itself, on the TargetCluster. The source as a target
+// has none; then there is the log.
+func (r *reconciler) report(target *multicluster.Target, err error) {
+	key := target.Key()
+	lasting := apierrors.IsForbidden(err) || errors.Is(err, errTooMany) || errors.Is(err, untrusted.ErrExceeded)
+	if key.Namespace == "" || !lasting {
+		return
+	}
+	message := untrusted.Message(err.Error())
+	f := fault{key, message}
+	if _, known := r.reported.Get(f); known {
+		return
+	}
+	about := &hubv1alpha1.TargetCluster{}
+	about.Namespace, about.Name = key.Namespace, key.Name
+	target.Warn(about, reasonUnknown, action, message)
+	r.reported.Add(f, nil)
+}
