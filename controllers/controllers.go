@@ -38,6 +38,7 @@ var all = []struct {
 	{"csrapprover", always, newCSRApprover},
 	{"criticalcomponents", always, newCriticalComponents},
 	{"nodeagentdelay", always, newNodeAgentDelay},
+	{"networkpolicy", always, newNetworkPolicy},
 }
 
 func always(*configv1alpha1.HubConfiguration) bool { return true }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	. "github.com/trellis-hub/trellis/apis/config/v1alpha1"
@@ -62,6 +63,17 @@ func TestDefaultsOfControllersOfClasses(t *testing.T) {
 			"csrApprover: {enabled: true}",
 			hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
 				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](1),
+			}},
+		},
+		"network policies": {
+			`networkPolicy: {enabled: true, namespaceSelectors: [{matchLabels: {a: b}}], ` +
+				`ingressControllerSelector: {namespace: ingress, podSelector: {matchLabels: {app: nginx}}}}`,
+			hubv1alpha1.TargetControllers{NetworkPolicy: &hubv1alpha1.NetworkPolicyController{
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5),
+				NamespaceSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"a": "b"}}},
+				IngressControllerSelector: &hubv1alpha1.IngressControllerSelector{
+					Namespace: "ingress", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "nginx"}},
+				},
 			}},
 		},
 		"an empty namespace is the default one": {
@@ -146,6 +158,21 @@ func TestClassesWhoseControllersAreRejected(t *testing.T) {
 			`[{name: a, target: {type: Namespace}, controllers: {tokenRequestor: {enabled: true, audiences: [""]}}}]`,
 			`classes[0].controllers.tokenRequestor.audiences[0]: Invalid value: "": must not be empty`,
 		},
+		"a selector of namespaces that cannot be": {
+			"[{name: a, target: {type: Namespace}, controllers: {networkPolicy: {enabled: true, " +
+				"namespaceSelectors: [{}, {matchExpressions: [{key: a, operator: Like}]}]}}}]",
+			`classes[0].controllers.networkPolicy.namespaceSelectors[1]: Invalid value`,
+		},
+		"an ingress controller nowhere": {
+			"[{name: a, target: {type: Namespace}, controllers: {networkPolicy: {enabled: true, " +
+				`ingressControllerSelector: {namespace: "", podSelector: {}}}}}]`,
+			`classes[0].controllers.networkPolicy.ingressControllerSelector.namespace: Invalid value: ""`,
+		},
+		"an ingress controller whose pods cannot be selected": {
+			"[{name: a, target: {type: Namespace}, controllers: {networkPolicy: {enabled: true, " +
+				`ingressControllerSelector: {namespace: a, podSelector: {matchLabels: {"": b}}}}}}]`,
+			`classes[0].controllers.networkPolicy.ingressControllerSelector.podSelector: Invalid value`,
+		},
 		"ServiceAccounts that cannot be": {
 			`[{name: a, target: {type: Namespace}, controllers: {tokenRequestor: {enabled: true, allowedServiceAccounts: [a/b/c]}}}]`,
 			`classes[0].controllers.tokenRequestor.allowedServiceAccounts[0]: Invalid value: "a/b/c"`,
@@ -175,8 +202,8 @@ func TestClassesWhoseControllersAreRejected(t *testing.T) {
 			`classes[0].controllers.nodeAgentReconciliationDelay.maxDelay: Invalid value: "31m0s": must be at most 30m0s`,
 		},
 		"a controller that is not there yet": {
-			"[{name: a, target: {type: Namespace}, controllers: {networkPolicy: {enabled: true}}}]",
-			`classes[0].controllers.networkPolicy: Forbidden: this key of gardener-resource-manager is not supported`,
+			"[{name: a, target: {type: Namespace}, controllers: {istioClusterConfiguration: {enabled: true}}}]",
+			`classes[0].controllers.istioClusterConfiguration: Forbidden: this key of gardener-resource-manager is not supported`,
 		},
 		"a controller that is misspelt": {
 			"[{name: a, target: {type: Namespace}, controllers: {garbagecollector: {enabled: true}}}]",

@@ -15,6 +15,7 @@ import (
 const (
 	minGarbageCollectorSyncPeriod  = 15 * time.Second
 	maxControllerConcurrentSyncs   = 100
+	maxNamespaceSelectors          = 50
 	minNodeBackoff, maxNodeBackoff = time.Second, time.Hour
 	// The most that a shoot can ask for with the annotation cloud-config-execution-max-delay-seconds.
 	maxNodeAgentDelay = 30 * time.Minute
@@ -109,6 +110,17 @@ var controllers = []struct {
 			return c.NodeAgentReconciliationDelay.faults(path)
 		},
 	},
+	{
+		"networkPolicy",
+		func(c *TargetControllers) bool {
+			return c.NetworkPolicy != nil && ptr.Deref(c.NetworkPolicy.Enabled, false)
+		},
+		func(c *TargetControllers) { c.NetworkPolicy = nil },
+		func(c *TargetControllers) { setDefault(&c.NetworkPolicy.ConcurrentSyncs, 5) },
+		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
+			return append(concurrentSyncsFaults(*c.NetworkPolicy.ConcurrentSyncs, path), c.NetworkPolicy.faults(path)...)
+		},
+	},
 }
 
 func (c *NodeAgentReconciliationDelayController) faults(path *field.Path) (faults field.ErrorList) {
@@ -181,6 +193,32 @@ func serviceAccountFaults(entries []string, path *field.Path) (faults field.Erro
 		}
 	}
 	return faults
+}
+
+func (c *NetworkPolicyController) faults(path *field.Path) (faults field.ErrorList) {
+	selectors := path.Child("namespaceSelectors")
+	if len(c.NamespaceSelectors) > maxNamespaceSelectors {
+		faults = append(faults, field.TooMany(selectors, len(c.NamespaceSelectors), maxNamespaceSelectors))
+	}
+	for i := range c.NamespaceSelectors {
+		faults = append(faults, selectorFaults(&c.NamespaceSelectors[i], selectors.Index(i))...)
+	}
+	if controller := c.IngressControllerSelector; controller != nil {
+		path := path.Child("ingressControllerSelector")
+		if len(validation.IsDNS1123Label(controller.Namespace)) > 0 {
+			faults = append(faults, field.Invalid(path.Child("namespace"), controller.Namespace,
+				"must be the name of a namespace"))
+		}
+		faults = append(faults, selectorFaults(&controller.PodSelector, path.Child("podSelector"))...)
+	}
+	return faults
+}
+
+func selectorFaults(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+		return field.ErrorList{field.Invalid(path, *selector, err.Error())}
+	}
+	return nil
 }
 
 func concurrentSyncsFaults(syncs int32, path *field.Path) field.ErrorList {

@@ -24,6 +24,9 @@ type TargetControllers struct {
 	// NodeAgentReconciliationDelay spreads over time when node agents do what is new.
 	// +optional
 	NodeAgentReconciliationDelay *NodeAgentReconciliationDelayController `json:"nodeAgentReconciliationDelay,omitempty"`
+	// NetworkPolicy writes network policies of the target that follow from its Services.
+	// +optional
+	NetworkPolicy *NetworkPolicyController `json:"networkPolicy,omitempty"`
 }
 
 // GarbageCollectorController is about the garbage collector.
@@ -143,4 +146,40 @@ type NodeAgentReconciliationDelayController struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must be a duration such as 30s or 5m"
 	// +optional
 	MaxDelay *metav1.Duration `json:"maxDelay,omitempty"`
+}
+
+// NetworkPolicyController is about network policies that follow from Services.
+type NetworkPolicyController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// ConcurrentSyncs is how many Services of the target are worked on at a time. Default: 5.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+	// NamespaceSelectors select the namespaces whose Services get policies: those that one of them matches. Empty: all,
+	// also those of users.
+	// +kubebuilder:validation:MaxItems=50
+	// +listType=atomic
+	// +optional
+	NamespaceSelectors []metav1.LabelSelector `json:"namespaceSelectors,omitempty"`
+	// IngressControllerSelector selects the pods of the ingress controller, which may call what Ingresses name. Default:
+	// Ingresses are not looked at.
+	// +optional
+	IngressControllerSelector *IngressControllerSelector `json:"ingressControllerSelector,omitempty"`
+	// OnlyWithClientPods leaves out policies as long as their namespace has no pod with the label that they are for.
+	// The first such pod may run before its policy is there. Default: false.
+	// +optional
+	OnlyWithClientPods *bool `json:"onlyWithClientPods,omitempty"`
+}
+
+// IngressControllerSelector selects the pods of an ingress controller.
+type IngressControllerSelector struct {
+	// Namespace is where they run.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// PodSelector selects them. Empty: all of the namespace.
+	PodSelector metav1.LabelSelector `json:"podSelector"`
 }

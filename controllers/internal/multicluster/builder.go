@@ -73,6 +73,8 @@ type Objects struct {
 	Fields    [][]string
 	Transform func(obj client.Object) any
 	Form      string
+	// When says in which targets they are watched. It is asked when EnabledFor is, and answers from memory. Nil: in all.
+	When func(clustercache.Status) bool
 }
 
 // Environment is what all controllers of a hub share. All fields are required but those with a default.
@@ -218,8 +220,9 @@ func (b *Builder) EnabledFor(enabled func(clustercache.Status) bool) *Builder {
 // work is done.
 type FollowFunc func(ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey)) error
 
-// FollowsSettings has EnabledFor, EveryFor and WorkersFor asked again when settings change. Only the target that they
-// are about is engaged or disengaged; one with another period or number of workers is engaged anew.
+// FollowsSettings has EnabledFor, EveryFor, WorkersFor and Objects.When asked again when settings change. Only the
+// target that they are about is engaged or disengaged; one with another period, number of workers or other watches is
+// engaged anew.
 func (b *Builder) FollowsSettings(follow FollowFunc) *Builder {
 	b.settings = follow
 	return b

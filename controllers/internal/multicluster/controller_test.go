@@ -351,6 +351,7 @@ func TestTargetIsReconciledWhenAWatchCanBeReliedUponOrNot(t *testing.T) {
 	w.clusters.Fail(east, watchName, broken)
 	w.Eventually(w.count(east, "")).Should(Equal(2))
 	w.Expect(watched()).To(Equal([]any{false, broken}))
+	w.clusters.Fail(east, watchName, errors.New("forbidden")) // and again, as it is tried again
 	w.clusters.Sync(east, watchName, true)
 	w.Eventually(w.count(east, "")).Should(Equal(3))
 	w.Expect(watched()).To(Equal([]any{true, nil}))
@@ -488,6 +489,62 @@ func TestTimersOfTheirOwn(t *testing.T) {
 	w.Eventually(w.timesForgotten(east)).Should(Equal(before+1), "it has no timer any more")
 	stopped := w.count(east, "")()
 	w.Consistently(w.count(east, ""), "200ms").Should(BeNumerically("<=", stopped+1), "one was due already")
+}
+
+func TestWhatIsWatchedFollowsFromSettings(t *testing.T) {
+	w := newWorld(t)
+	var wanted sync.Map // by target
+	pods := &Objects{
+		Kind: corev1.SchemeGroupVersion.WithKind("Pod"), MetadataOnly: true,
+		When: func(status clustercache.Status) bool {
+			_, is := wanted.Load(status.Cluster)
+			return is
+		},
+	}
+	var nothing sync.Map // targets whose runs found no subscription
+	w.do = func(_ context.Context, target *Target, _ types.NamespacedName) (reconcile.Result, error) {
+		if target.Objects(pods) == nil {
+			nothing.Store(target.Key(), true)
+		}
+		return reconcile.Result{}, nil
+	}
+	var changed func(clustercache.ClusterKey)
+	following := make(chan struct{})
+	wanted.Store(east, true)
+	w.start(func(b *Builder) *Builder {
+		return b.For(namespaces).Watches(pods, nil).FollowsSettings(
+			func(_ context.Context, _ *sync.WaitGroup, f func(clustercache.ClusterKey)) error {
+				changed = f
+				close(following)
+				return nil
+			})
+	})
+	w.Eventually(following).Should(BeClosed())
+	watches := func(key clustercache.ClusterKey) func() int {
+		return func() int { return len(w.clusters.Watches(key)) }
+	}
+	w.Eventually(watches(east)).Should(Equal(2))
+	w.Eventually(watches(west)).Should(Equal(1))
+	for _, key := range []clustercache.ClusterKey{east, west} {
+		w.put(key, "one")
+		w.Eventually(w.count(key, "one")).Should(Equal(1))
+	}
+	found, _ := nothing.Load(west)
+	w.Expect(found).To(BeTrue())
+	_, missed := nothing.Load(east)
+	w.Expect(missed).To(BeFalse())
+	status, _ := w.clusters.GetStatus(west)
+	status.Rewinds++
+	w.clusters.SetStatus(status)
+	w.clusters.Emit(west, clustercache.EventRewound)
+	w.Eventually(w.count(west, "one")).Should(Equal(2), "what is not watched is left out")
+
+	wanted.Store(west, true)
+	wanted.Delete(east)
+	changed(west)
+	changed(east)
+	w.Eventually(watches(west)).Should(Equal(2))
+	w.Eventually(watches(east)).Should(Equal(1))
 }
 
 func TestNothingIsLeftOfATerm(t *testing.T) {

@@ -3,6 +3,7 @@ package multicluster
 import (
 	"context"
 	"hash/fnv"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type engaged struct {
 	every         time.Duration   // zero: there is no timer
 	workers       int             // that may work for it at a time
 	pace          *rate.Limiter   // nil: runs are not paced
+	watched       []bool          // which of the controller's objects are
 	ctx           context.Context // ends when the target is disengaged
 	cancel        context.CancelFunc
 	runs          sync.WaitGroup                         // added to under the controller's mu, as long as it is engaged
@@ -45,7 +47,8 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	_, leaving := c.leaving[key]
 	c.mu.Unlock()
 	if e != nil && (!wanted || connected && status.UID != e.uid || !e.live() ||
-		c.period(status) != e.every || c.workersFor(status) != e.workers) {
+		c.period(status) != e.every || c.workersFor(status) != e.workers ||
+		!slices.Equal(c.watchedIn(status), e.watched)) {
 		c.disengage(key)
 		e, leaving = nil, true // and when it has left, this is called again
 	}
@@ -64,6 +67,15 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 // workersFor is how many requests of a target may be worked on at a time.
 func (c *Controller) workersFor(status clustercache.Status) int { return max(c.perTarget(status), 1) }
 
+// watchedIn tells of each of the controller's objects whether they are watched in a target.
+func (c *Controller) watchedIn(status clustercache.Status) []bool {
+	watched := make([]bool, len(c.objects))
+	for i, w := range c.objects {
+		watched[i] = w.objects.When == nil || w.objects.When(status)
+	}
+	return watched
+}
+
 // live reports whether what the target was subscribed to goes on. It does not if the target was registered anew.
 func (e *engaged) live() bool {
 	for _, s := range e.subscriptions {
@@ -79,6 +91,7 @@ func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 	key := status.Cluster
 	e := &engaged{
 		uid: status.UID, every: c.period(status), workers: c.workersFor(status), rewinds: status.Rewinds,
+		watched:       c.watchedIn(status),
 		parked:        map[Request]struct{}{},
 		faults:        map[*Objects]error{},
 		subscriptions: make(map[*Objects]clustercache.Subscription, len(c.objects)),
@@ -93,7 +106,10 @@ func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 	c.environment.Metrics.targets(c.name, len(c.targets))
 	c.mu.Unlock()
 	log := c.environment.Logger.WithValues("controller", c.name, "target", metrics.TargetName(key))
-	for _, w := range c.objects {
+	for i, w := range c.objects {
+		if !e.watched[i] {
+			continue
+		}
 		s, err := c.environment.Clusters.Watch(ctx, key, w.watcher(c, e))
 		if err != nil { // its registration has just gone
 			log.V(1).Info("Cannot watch in the target", "error", err.Error())
@@ -191,8 +207,12 @@ func (c *Controller) rewound(e *engaged, rewinds int64) bool {
 // reconcileAll has everything reconciled that the watches of a target show.
 func (c *Controller) reconcileAll(ctx context.Context, key clustercache.ClusterKey, e *engaged) {
 	for _, w := range c.objects {
+		subscription := e.subscriptions[w.objects]
+		if subscription == nil {
+			continue // not in this target
+		}
 		var requests []Request
-		e.subscriptions[w.objects].Range(func(name types.NamespacedName, value any) bool {
+		subscription.Range(func(name types.NamespacedName, value any) bool {
 			requests = append(requests, w.requests(key, name, nil, value)...)
 			return true
 		})
@@ -280,12 +300,15 @@ func (h *handler) OnError(key clustercache.ClusterKey, watch string, err error) 
 	h.note(key, err)
 }
 
-// note remembers what is wrong with the watch, if anything is.
+// note remembers what is wrong with the watch, if anything is. A watch of a kind that the target does not have fails
+// in the same way every few seconds.
 func (h *handler) note(key clustercache.ClusterKey, fault error) {
 	h.controller.mu.Lock()
+	before := h.target.faults[h.watch.objects]
 	h.target.faults[h.watch.objects] = fault
 	h.controller.mu.Unlock()
-	if h.controller.onSync {
+	again := fault != nil && before != nil && fault.Error() == before.Error()
+	if h.controller.onSync && !again {
 		h.controller.queue.Add(Request{Cluster: key})
 	}
 }

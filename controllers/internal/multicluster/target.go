@@ -35,8 +35,8 @@ func (t *Target) Key() clustercache.ClusterKey { return t.Status.Cluster }
 // Namespace is the home namespace of the target: that of its registration in the source.
 func (t *Target) Namespace() string { return t.Status.Cluster.Namespace }
 
-// Objects returns what is watched in the target of some objects that the controller was built with. It is of no use
-// after the run.
+// Objects returns what is watched in the target of some objects that the controller was built with; nil if they are not
+// watched in this one. It is of no use after the run.
 func (t *Target) Objects(objects *Objects) clustercache.Subscription { return t.subscriptions[objects] }
 
 // Valid returns an error once the target is not registered, or not the same cluster by the same connection, any more.

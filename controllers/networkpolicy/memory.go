@@ -1,0 +1,172 @@
+package networkpolicy
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
+)
+
+// writeRate, a second, and writeBurst bound how often policies of one target are written: somebody in it may undo each
+// write.
+const writeRate, writeBurst = 50, 500
+
+// A Service may have its policies written runBurst times at once, and then once in runPeriod: somebody may undo each
+// write.
+const (
+	runBurst  = 20
+	runPeriod = 5 * time.Second
+)
+
+// maxSaid is how many faults of a target are remembered. Others are not reported.
+const maxSaid = 1000
+
+// memory is what is remembered of a target. All of it can be learned anew.
+type memory struct {
+	writes *rate.Limiter
+
+	mu sync.Mutex
+	// missed says that a run was given up because a watch was not complete.
+	missed bool
+	// known says of each watch what a run can rely on, as of the last time that everything was reconciled.
+	known map[*multicluster.Objects]knowledge
+	// clients are the other namespaces with clients of a Service, as its last run saw them.
+	clients map[types.NamespacedName][]string
+	// keys are the labels of clients that there were in a namespace when its Services were reconciled for them.
+	keys map[string][]string
+	// runs limit how often the policies of a Service are written.
+	runs map[types.NamespacedName]*rate.Limiter
+	// said are the faults of a Service that were reported, by reason.
+	said map[subject]string
+	// owned are the policies of each Service, as of a number of changes; pods are the labels of clients in each
+	// namespace.
+	owned  cached[map[types.NamespacedName][]types.NamespacedName]
+	inPods cached[map[string]map[string]struct{}]
+}
+
+type subject struct {
+	service types.NamespacedName
+	reason  string
+}
+
+// cached is something that was computed from all that a watch shows.
+type cached[T any] struct {
+	valid bool
+	as    int64 // of which change
+	value T
+}
+
+// get returns what compute returns, from memory if nothing has changed since. changes is counted up by each change
+// before it is reconciled. compute says whether the result can be relied upon.
+func (c *cached[T]) get(changes int64, compute func() (T, bool)) (T, bool) {
+	if c.valid && c.as == changes {
+		return c.value, true
+	}
+	value, certain := compute()
+	*c = cached[T]{certain, changes, value}
+	return value, certain
+}
+
+func newMemory() *memory {
+	return &memory{
+		writes:  rate.NewLimiter(writeRate, writeBurst),
+		clients: map[types.NamespacedName][]string{},
+		keys:    map[string][]string{},
+		runs:    map[types.NamespacedName]*rate.Limiter{},
+		said:    map[subject]string{},
+	}
+}
+
+// say tells whether something about a Service is new. Nothing to say is forgotten.
+func (m *memory) say(about subject, what string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if what == "" {
+		delete(m.said, about)
+		return false
+	}
+	before, said := m.said[about]
+	if said && before == what || !said && len(m.said) >= maxSaid {
+		return false
+	}
+	m.said[about] = what
+	return true
+}
+
+// pause returns how long to wait before the policies of a Service are written; zero: that is counted, and not to wait.
+func (m *memory) pause(service types.NamespacedName, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.runs[service] == nil {
+		m.runs[service] = rate.NewLimiter(rate.Every(runPeriod), runBurst)
+	}
+	reservation := m.runs[service].ReserveN(now, 1)
+	wait := reservation.DelayFrom(now)
+	if wait > 0 {
+		reservation.CancelAt(now)
+	}
+	return wait
+}
+
+// forget forgets a Service that is gone.
+func (m *memory) forget(service types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.clients, service)
+	delete(m.runs, service)
+	maps.DeleteFunc(m.said, func(about subject, _ string) bool { return about.service == service })
+}
+
+// changed notes which labels clients in a namespace have, and tells whether others had been noted.
+func (m *memory) changed(namespace string, keys []string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.Equal(m.keys[namespace], keys) {
+		return false
+	}
+	if len(keys) == 0 {
+		delete(m.keys, namespace)
+	} else {
+		m.keys[namespace] = keys
+	}
+	return true
+}
+
+// memories are those of all targets.
+type memories struct {
+	mu  sync.Mutex
+	all map[clustercache.ClusterKey]*memory
+}
+
+// of returns that of a target in which the controller works.
+func (m *memories) of(cluster clustercache.ClusterKey) *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.all[cluster] == nil {
+		m.all[cluster] = newMemory()
+	}
+	return m.all[cluster]
+}
+
+// missed has everything in a target reconciled by the next run that is about the target as a whole.
+func (m *memories) missed(cluster clustercache.ClusterKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.all[cluster]; known != nil {
+		known.mu.Lock()
+		known.missed = true
+		known.mu.Unlock()
+	}
+}
+
+func (m *memories) forget(cluster clustercache.ClusterKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.all, cluster)
+}
