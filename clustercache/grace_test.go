@@ -171,8 +171,10 @@ func TestManyTargetsThatAreLostTogetherKeepTheirConnectionsUntilTheyAreBack(t *t
 	suspected := func(value int) func() error {
 		return func() error {
 			return testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(
-				"# HELP trellis_clustercache_brownout 1 while many targets are lost together, so that the hub suspects its own network.\n"+
-					"# TYPE trellis_clustercache_brownout gauge\ntrellis_clustercache_brownout %d\n", value)), "trellis_clustercache_brownout")
+				"# HELP trellis_clustercache_mass_disconnect "+
+					"1 while many targets are lost together, so that the hub suspects its own network.\n"+
+					"# TYPE trellis_clustercache_mass_disconnect gauge\ntrellis_clustercache_mass_disconnect %d\n", value)),
+				"trellis_clustercache_mass_disconnect")
 		}
 	}
 	const n = 6

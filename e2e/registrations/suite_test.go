@@ -40,7 +40,7 @@ func run(m *testing.M) int {
 		hub, err = testbed.StartHub(ctx, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
 			c.Controllers.TargetCluster.SyncPeriod.Duration = 2 * time.Second // how soon figures are told
 			c.ClusterCache.DrainTimeout.Duration = 30 * time.Second
-			c.ClusterCache.BrownoutLimit.Duration = time.Second // tests lose one target after the other
+			c.ClusterCache.MassDisconnectLimit.Duration = time.Second // tests lose one target after the other
 		}})
 	}
 	if err != nil {

@@ -51,7 +51,7 @@ classes:
 - name: planned
   target: {type: Namespace}
   dryRun: true
-clusterCache: {disconnectGrace: 1s, brownoutPercent: 100, allowedNetworks: [127.0.0.0/8]}
+clusterCache: {disconnectGrace: 1s, massDisconnectPercent: 100, allowedNetworks: [127.0.0.0/8]}
 sourceIdentity:
   serviceAccount: {namespace: trellis, name: trellis-source}
 `

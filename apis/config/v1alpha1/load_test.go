@@ -69,14 +69,14 @@ func TestLoadSetsDefaults(t *testing.T) {
 			},
 		},
 		ClusterCache: ClusterCache{
-			ProbeInterval:       duration(5 * time.Second),
-			ProbeTimeout:        duration(4 * time.Second),
-			FailureThreshold:    2,
-			ConnectConcurrency:  64,
-			DisconnectGrace:     duration(10 * time.Second),
-			BrownoutPercent:     20,
-			BrownoutLimit:       duration(5 * time.Minute),
-			MaxObjectsPerTarget: 50_000,
+			ProbeInterval:         duration(5 * time.Second),
+			ProbeTimeout:          duration(4 * time.Second),
+			FailureThreshold:      2,
+			ConnectConcurrency:    64,
+			DisconnectGrace:       duration(10 * time.Second),
+			MassDisconnectPercent: 20,
+			MassDisconnectLimit:   duration(5 * time.Minute),
+			MaxObjectsPerTarget:   50_000,
 
 			MaxRegistrationsPerNamespace: 1000,
 			DrainTimeout:                 duration(5 * time.Minute),
@@ -322,8 +322,8 @@ clusterCache:
   maxObjectsPerTarget: -1
   maxRegistrationsPerNamespace: -1
   disconnectGrace: -1s
-  brownoutPercent: 101
-  brownoutLimit: -1s
+  massDisconnectPercent: 101
+  massDisconnectLimit: -1s
   drainTimeout: -1s
   allowedProxyURLs: ["not a url", "ftp://user:secret@proxy"]
   allowedNetworks: [127.0.0.0/8, 127.0.0.1, 127.0.0.1/8, 10.0.0.0/8, "::1/128"]
@@ -353,8 +353,8 @@ clusterCache:
 				"clusterCache.maxObjectsPerTarget: Invalid value",
 				"clusterCache.maxRegistrationsPerNamespace: Invalid value",
 				"clusterCache.disconnectGrace: Invalid value",
-				"clusterCache.brownoutPercent: Invalid value",
-				"clusterCache.brownoutLimit: Invalid value",
+				"clusterCache.massDisconnectPercent: Invalid value",
+				"clusterCache.massDisconnectLimit: Invalid value",
 				"clusterCache.drainTimeout: Invalid value",
 				"clusterCache.allowedProxyURLs[0]: Invalid value",
 				"clusterCache.allowedProxyURLs[1]: Invalid value",

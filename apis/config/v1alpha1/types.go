@@ -283,11 +283,11 @@ type ClusterCache struct {
 	// DisconnectGrace is how long the caches of a lost connection are kept to resume its watches, and how long
 	// ManagedResources do not report the outage. Connected becomes False immediately. Default: 10s.
 	DisconnectGrace metav1.Duration `json:"disconnectGrace,omitempty"`
-	// BrownoutPercent is the share of the connected targets, but at least three, that have to be lost within a minute for
-	// the hub to suspect its own network. DisconnectGrace lasts until most are back then. Default: 20.
-	BrownoutPercent int `json:"brownoutPercent,omitempty"`
-	// BrownoutLimit bounds how long the hub suspects its own network. Default: 5m.
-	BrownoutLimit metav1.Duration `json:"brownoutLimit,omitempty"`
+	// MassDisconnectPercent is the share of the connected targets, but at least three, that have to be lost within a
+	// minute for the hub to suspect its own network. DisconnectGrace lasts until most are back then. Default: 20.
+	MassDisconnectPercent int `json:"massDisconnectPercent,omitempty"`
+	// MassDisconnectLimit bounds how long the hub suspects its own network. Default: 5m.
+	MassDisconnectLimit metav1.Duration `json:"massDisconnectLimit,omitempty"`
 	// MaxObjectsPerTarget bounds the objects of one target that the hub keeps in memory, over all its watches. They may
 	// take 512 bytes each on average, but at least 24 MiB; the objects of all targets of a namespace may take 640 KiB a
 	// target plus 64 MiB, and more in proportion if this is raised. If there are more objects, the TargetCluster and

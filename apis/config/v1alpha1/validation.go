@@ -365,11 +365,12 @@ func validateClusterCache(c ClusterCache, path *field.Path) field.ErrorList {
 	faults = append(faults, validateAtLeast(int64(c.FailureThreshold), 1, path.Child("failureThreshold"))...)
 	faults = append(faults, validateAtLeast(int64(c.ConnectConcurrency), 1, path.Child("connectConcurrency"))...)
 	faults = append(faults, validatePositive(c.DisconnectGrace, path.Child("disconnectGrace"))...)
-	faults = append(faults, validateAtLeast(int64(c.BrownoutPercent), 1, path.Child("brownoutPercent"))...)
-	if c.BrownoutPercent > 100 {
-		faults = append(faults, field.Invalid(path.Child("brownoutPercent"), c.BrownoutPercent, "must not be more than 100"))
+	faults = append(faults, validateAtLeast(int64(c.MassDisconnectPercent), 1, path.Child("massDisconnectPercent"))...)
+	if c.MassDisconnectPercent > 100 {
+		faults = append(faults, field.Invalid(path.Child("massDisconnectPercent"), c.MassDisconnectPercent,
+			"must not be more than 100"))
 	}
-	faults = append(faults, validatePositive(c.BrownoutLimit, path.Child("brownoutLimit"))...)
+	faults = append(faults, validatePositive(c.MassDisconnectLimit, path.Child("massDisconnectLimit"))...)
 	faults = append(faults, validateAtLeast(int64(c.MaxObjectsPerTarget), 1, path.Child("maxObjectsPerTarget"))...)
 	faults = append(faults,
 		validateAtLeast(int64(c.MaxRegistrationsPerNamespace), 1, path.Child("maxRegistrationsPerNamespace"))...)

@@ -77,7 +77,7 @@ func (in *ClusterCache) DeepCopyInto(out *ClusterCache) {
 	out.ProbeInterval = in.ProbeInterval
 	out.ProbeTimeout = in.ProbeTimeout
 	out.DisconnectGrace = in.DisconnectGrace
-	out.BrownoutLimit = in.BrownoutLimit
+	out.MassDisconnectLimit = in.MassDisconnectLimit
 	out.DrainTimeout = in.DrainTimeout
 	if in.AllowedProxyURLs != nil {
 		in, out := &in.AllowedProxyURLs, &out.AllowedProxyURLs

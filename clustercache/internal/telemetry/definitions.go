@@ -85,7 +85,8 @@ var (
 		"trellis_clustercache_watch_events_total",
 		"Objects that watches have brought, those of their initial lists included.")
 	metricMassDisconnect = Definitions.Gauge(
-		"trellis_clustercache_brownout", "1 while many targets are lost together, so that the hub suspects its own network.")
+		"trellis_clustercache_mass_disconnect",
+		"1 while many targets are lost together, so that the hub suspects its own network.")
 	metricMappers  = Definitions.Gauge("trellis_clustercache_mappers", "Distinct REST mappers that targets share.")
 	probeBuckets   = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 4}
 	requestBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10}

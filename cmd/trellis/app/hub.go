@@ -299,8 +299,8 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		},
 		Grace: clustercache.GraceOptions{
 			Disconnect:  c.DisconnectGrace.Duration,
-			MassPercent: c.BrownoutPercent,
-			MassLimit:   c.BrownoutLimit.Duration,
+			MassPercent: c.MassDisconnectPercent,
+			MassLimit:   c.MassDisconnectLimit.Duration,
 		},
 		Probe: clustercache.ProbeOptions{
 			Interval: c.ProbeInterval.Duration,

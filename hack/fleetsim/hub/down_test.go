@@ -154,7 +154,7 @@ func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	var lists atomic.Int64
 	hub := testbed.StartHubForTest(t, source, testbed.HubOptions{
 		Config: func(c *configv1alpha1.HubConfiguration) {
-			c.ClusterCache.BrownoutPercent = 50
+			c.ClusterCache.MassDisconnectPercent = 50
 			// Probes find the losses one after the other, within seconds. The first ones are held until it is known that they
 			// are many.
 			c.ClusterCache.DisconnectGrace.Duration = time.Minute
@@ -185,7 +185,7 @@ func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	}).WithPolling(time.Second).Should(BeNumerically(">", 10*time.Second))
 	w.vanish(w.fleet.Targets()...)
 	w.Eventually(w.up).Should(BeZero())
-	w.Expect(w.sample(hub.Registry, "trellis_clustercache_brownout")).To(Equal(1.0))
+	w.Expect(w.sample(hub.Registry, "trellis_clustercache_mass_disconnect")).To(Equal(1.0))
 	sent := w.change("while there is no network")
 	w.Expect(w.versions()).To(Equal(versions))
 
@@ -193,7 +193,7 @@ func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	w.Eventually(w.up).Should(Equal(targets))
 	w.eventuallyEverywhere(sent)
 	w.Expect(lists.Load()).To(Equal(before), "no watch began anew")
-	w.Eventually(func() float64 { return w.sample(hub.Registry, "trellis_clustercache_brownout") }).Should(BeZero())
+	w.Eventually(func() float64 { return w.sample(hub.Registry, "trellis_clustercache_mass_disconnect") }).Should(BeZero())
 }
 
 // roundTrip is a transport that is a function.
