@@ -86,7 +86,7 @@ fmt: ## Format the code and sort its imports
 
 # Packages that test whole hubs, or the tools of this repository. They are tested without the race detector, which makes
 # them three times slower: the packages of the hub are tested with it, and "make test-long" tests all with it.
-PLAIN := /trellis/(charts|e2e|hack)(/|$$)
+PLAIN := /trellis/(charts|cmd/trellisctl/pack|e2e|hack)(/|$$)
 
 # Most tests wait most of the time, for control planes that share the processors: so there are more than processors.
 PACKAGES_AT_ONCE ?= 4

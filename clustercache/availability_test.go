@@ -83,7 +83,7 @@ func TestLostConnectionToAHealthyServerIsNoOutage(t *testing.T) {
 	}
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(r.names).Should(ConsistOf("one"))
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 	h.Expect(h.state(key)).To(Equal(StateConnected))
 }
 
@@ -102,7 +102,7 @@ func TestSingleFailedProbeIsNoOutage(t *testing.T) {
 		health := h.cache.GetHealthCheckingState(context.Background(), key)
 		return health.ConsecutiveFailures == 0 && health.LastProbeSuccessTime.After(h.status(key).Since)
 	}).Should(BeTrue())
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 }
 
 func TestUnauthorizedCallIsLookedIntoAtOnce(t *testing.T) {

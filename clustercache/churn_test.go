@@ -75,7 +75,7 @@ func TestTokenThatChangesAllTheTimeFailsNoWrite(t *testing.T) {
 	h.Expect(opened(target)).To(Equal(watches), "no watch was opened again")
 	h.Expect(r.syncs()).To(Equal(1))
 	h.Expect(r.faults).To(BeEmpty())
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 }
 
 // Whoever asks for a connection while it is replaced gets the old one or the new one, never none.
@@ -116,7 +116,7 @@ func TestConnectionThatIsReplacedIsAlwaysThere(t *testing.T) {
 	stop()
 	h.Expect(askers.Wait()).To(Succeed())
 	h.Expect(asked.Load()).To(BeNumerically(">", rotations))
-	h.Expect(h.status(key).Generation).To(BeNumerically(">=", rotations/10-1))
+	h.Expect(h.status(key).Connection).To(BeNumerically(">=", rotations/10-1))
 }
 
 // A target that comes and goes costs what one costs that stays.

@@ -129,7 +129,7 @@ type Status struct {
 	Reason     string
 	Message    string // free of secrets; "" when there is nothing to explain
 	Since      time.Time
-	Generation int64 // number of the connection; 0 = none yet
+	Connection int64 // its number, counted from 1; 0 = none yet
 	// InGrace is true during the grace period of a target that is disconnected and may be back in a moment: it was lost
 	// just now, or together with so many others that it may be the hub's own network. What its watches keep stays ready,
 	// and no conclusions should be drawn from the outage yet. EventDisconnected comes again when it ends without a

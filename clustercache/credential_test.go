@@ -57,7 +57,7 @@ func TestCredentialThatIsRefusedForWritesOnly(t *testing.T) {
 	h.Expect(write(t.Context(), w, "two", "2")).To(Succeed(), "there is nothing to wait for")
 	h.Eventually(r.names).Should(ContainElement("two"))
 	h.Expect(opened(target)).To(Equal(streams), "watches were left alone")
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 	h.Expect(r.errors()).To(BeZero())
 }
 
@@ -82,7 +82,7 @@ func TestCredentialThatIsRefusedInAStream(t *testing.T) {
 			a.setFault(nil)
 			h.Eventually(r.names).Should(ConsistOf("one", "two"))
 			h.Expect(h.state(key)).To(Equal(StateConnected))
-			h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+			h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 			h.Expect(r.faultsNow()).To(BeEmpty())
 		})
 		t.Run(name+", and nowhere else either", func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestOneKindThatIsForbiddenUnderAConnection(t *testing.T) {
 	_, _, synced = h.lookup(key, "secrets", types.NamespacedName{})
 	h.Expect(synced).To(BeFalse())
 	h.Consistently(func() State { return h.state(key) }).Should(Equal(StateConnected))
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 
 	a.store.put("secrets", "default", "two", nil)
 	a.setFault(nil)

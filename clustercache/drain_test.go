@@ -67,7 +67,7 @@ func TestDrainingTargetThatIsRegisteredAgainGoesOn(t *testing.T) {
 	h.expectEvent(key, EventRegistered)
 	h.Expect(h.expectState(key, StateConnected)).To(
 		And(HaveField("Reason", ReasonConnected), HaveField("Message", "")), "what was said of the end is not true any more")
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(r.names).Should(ConsistOf("one"))
 	h.Expect(r.syncs()).To(Equal(1))

@@ -116,7 +116,7 @@ func TestNewCredentialThatHasExpired(t *testing.T) {
 			h.Eventually(func() string { return h.status(key).PendingReason }).Should(Equal(ReasonUnauthorized))
 			status := h.status(key)
 			h.Expect(status.State).To(Equal(StateConnected))
-			h.Expect(status.Generation).To(Equal(before.Generation))
+			h.Expect(status.Connection).To(Equal(before.Connection))
 			h.Expect(status.CredentialExpiry).To(Equal(before.CredentialExpiry), "that of the one in use")
 			h.Expect(status.PendingMessage).NotTo(BeEmpty())
 			h.Expect(write(t.Context(), h.writer(key), "one", "x")).To(Succeed())

@@ -72,7 +72,8 @@ func TestWhatTheHubDoesNotSendSaysNothingAboutTheTarget(t *testing.T) {
 		tap.shut.Store(false)
 		h.Expect(write(t.Context(), h.writer(key), "one", "x")).To(Succeed())
 		h.Eventually(r.names).Should(ContainElement("one"))
-		h.Expect(h.status(key)).To(And(HaveField("Since", connected.Since), HaveField("Generation", connected.Generation)), "it was connected all the time")
+		h.Expect(h.status(key)).To(And(
+			HaveField("Since", connected.Since), HaveField("Connection", connected.Connection)), "it was connected all the time")
 		h.Expect(h.cache.GetHealthCheckingState(t.Context(), key)).To(HaveField("ConsecutiveFailures", 0))
 		h.Expect(r.syncs()).To(Equal(1), "the watch went on where it was")
 		h.Eventually(target.Connections).Should(BeNumerically("<=", 2), "sockets do not pile up")

@@ -37,7 +37,8 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(BeZero(), "nothing is left open")
 
 	a.setFault(nil)
-	h.Expect(h.expectState(key, StateConnected)).To(SatisfyAll(HaveField("InGrace", false), HaveField("Generation", BeEquivalentTo(1))))
+	h.Expect(h.expectState(key, StateConnected)).To(SatisfyAll(
+		HaveField("InGrace", false), HaveField("Connection", BeEquivalentTo(1))))
 	h.expectEvent(key, EventConnected)
 	h.Expect(get(held)).To(Succeed(), "clients that were handed out before work again")
 	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(Equal(1))
@@ -118,7 +119,7 @@ func TestLoneTargetIsGivenUpAfterTheGrace(t *testing.T) {
 	h.expectEvent(key, EventDisconnected) // that it is over
 	h.Eventually(func() Status { return h.status(key) }).Should(SatisfyAll(HaveField("InGrace", false), HaveField("State", StateDisconnected)))
 	a.setFault(nil)
-	h.Expect(h.expectState(key, StateConnected).Generation).To(BeEquivalentTo(2))
+	h.Expect(h.expectState(key, StateConnected).Connection).To(BeEquivalentTo(2))
 	h.Eventually(r.syncs).Should(Equal(2), "it is listed anew")
 }
 

@@ -187,7 +187,7 @@ func TestTargetThatWentBackInTimeIsLookedAtAnew(t *testing.T) {
 			h.Expect(r.count(func(r *recorder) int { return r.updates[types.NamespacedName{Namespace: "default", Name: "one"}] })()).To(Equal(2), "although its version is the same")
 			h.Expect(r.faultsNow()).To(BeEmpty())
 			h.Expect(h.state(key)).To(Equal(StateConnected))
-			h.Expect(h.status(key).Generation).To(BeEquivalentTo(1), "nothing is wrong with the connection")
+			h.Expect(h.status(key).Connection).To(BeEquivalentTo(1), "nothing is wrong with the connection")
 
 			p.renew()
 			h.looksBack(key, p)

@@ -153,7 +153,7 @@ func TestLimitsChangeOnRecheck(t *testing.T) {
 	most.Store(7)
 	h.cache.Recheck(key)
 	h.Eventually(func() int { return h.cache.target(key).throttle.Load().MaxInFlight() }).Should(Equal(7))
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 }
 
 func TestConnectionServesItsOwnServerOnly(t *testing.T) {

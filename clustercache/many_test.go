@@ -216,7 +216,7 @@ func TestRotationsAreFewAtATime(t *testing.T) {
 		h.register(key.Name, next.kubeconfig("token"))
 	}
 	for _, key := range keys {
-		h.Eventually(func() int64 { return h.status(key).Generation }).Should(BeEquivalentTo(2))
+		h.Eventually(func() int64 { return h.status(key).Connection }).Should(BeEquivalentTo(2))
 	}
 	h.Expect(lists.all.Load()).To(BeEquivalentTo(8))
 	h.Expect(lists.most.Load()).To(BeNumerically("<=", 2))

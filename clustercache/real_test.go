@@ -232,7 +232,7 @@ func TestRealTokenRotationKeepsWatches(t *testing.T) {
 	}
 	h.Eventually(r.names).Should(ContainElements("cm-0", "cm-4"))
 	h.Expect(r.syncs()).To(Equal(1))
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 }
 
 func TestRealCertificateRotationMissesNothing(t *testing.T) {
@@ -284,7 +284,7 @@ func TestRealCertificateRotationMissesNothing(t *testing.T) {
 	}
 	close(stop)
 	h.Expect(group.Wait()).To(Succeed())
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(4))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(4))
 	list := &corev1.ConfigMapList{}
 	h.Expect(c.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
 	versions := map[string]string{}

@@ -203,7 +203,7 @@ func (t *target) install(next *connection.Connection, replacement *subscription.
 		t.history = connection.History{} // of another cluster
 	}
 	// Whoever gets the new connection must not take it for the old cluster, so its identity is published with it.
-	t.status.Generation, t.status.UID, t.status.Server = next.Number(), peer.UID, server
+	t.status.Connection, t.status.UID, t.status.Server = next.Number(), peer.UID, server
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
 	t.cache.availability.Connected(t.key, now)

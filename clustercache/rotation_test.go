@@ -58,7 +58,7 @@ func TestTokenIsChangedUnderRunningWatches(t *testing.T) {
 	a.setTokens(map[string]string{"new": "hub"})
 
 	status := h.status(key)
-	h.Expect(status.Generation).To(Equal(before.Generation))
+	h.Expect(status.Connection).To(Equal(before.Connection))
 	h.Expect(status.SecretResourceVersion).NotTo(Equal(before.SecretResourceVersion))
 	h.Expect(status.PendingSecretResourceVersion).To(BeEmpty())
 	a.store.put("configmaps", "default", "after", nil)
@@ -108,7 +108,7 @@ func TestTokenThatIsChangedLate(t *testing.T) {
 			h.expectState(key, test.state)
 			if test.state == StateConnected {
 				h.Eventually(failures).Should(BeZero())
-				h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+				h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 				h.Expect(r.syncs()).To(Equal(1))
 			}
 		})
@@ -163,14 +163,14 @@ func TestBadKubeconfigLeavesTheOldConnectionInPlace(t *testing.T) {
 			h.register("a", test.content)
 			h.Eventually(func() string { return h.status(key).PendingReason }).Should(Equal(test.reason))
 			h.Expect(h.state(key)).To(Equal(StateConnected))
-			h.Expect(h.status(key).Generation).To(Equal(before.Generation))
+			h.Expect(h.status(key).Connection).To(Equal(before.Connection))
 			h.Expect(h.status(key).PendingMessage).NotTo(BeEmpty())
 			a.store.put("configmaps", "default", "one", nil)
 			h.Eventually(r.names).Should(ConsistOf("one"))
 
 			h.register("a", a.kubeconfig("x"))
 			h.Eventually(func() string { return h.status(key).PendingReason }).Should(BeEmpty())
-			h.Expect(h.status(key).Generation).To(Equal(before.Generation))
+			h.Expect(h.status(key).Connection).To(Equal(before.Connection))
 			h.Expect(r.syncs()).To(Equal(1))
 		})
 	}
@@ -241,7 +241,7 @@ func TestNewServerAndCAWithoutMissedEvents(t *testing.T) {
 	}
 	close(stop)
 	<-churned
-	h.Expect(h.status(key).Generation).To(Equal(before.Generation + 5))
+	h.Expect(h.status(key).Connection).To(Equal(before.Connection + 5))
 
 	h.Eventually(func() bool { return maps.Equal(r.versions(), s.versions("configmaps")) }).Should(BeTrue(), "nothing was missed")
 	h.Expect(r.faultsNow()).To(BeEmpty())
@@ -268,15 +268,15 @@ func TestTwoAuthoritiesWhileTheServerChangesItsCertificate(t *testing.T) {
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(r.names).Should(ConsistOf("one"))
 	h.Expect(h.state(key)).To(Equal(StateConnected))
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(2), "the server changed, and not the kubeconfig")
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(2), "the server changed, and not the kubeconfig")
 
 	h.register("a", a.kubeconfig("x"))
 	h.Eventually(func() string { return h.status(key).PendingReason }).Should(Equal(ReasonUnreachable))
 	h.Expect(h.state(key)).To(Equal(StateConnected))
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(2))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(2))
 
 	h.register("a", kubeconfigOf(a.server.URL, authority, "x"))
-	h.Eventually(func() int64 { return h.status(key).Generation }).Should(BeEquivalentTo(3))
+	h.Eventually(func() int64 { return h.status(key).Connection }).Should(BeEquivalentTo(3))
 	h.Expect(h.status(key).PendingReason).To(BeEmpty())
 	a.store.put("configmaps", "default", "two", nil)
 	h.Eventually(r.names).Should(ConsistOf("one", "two"))
@@ -301,7 +301,7 @@ func TestRotationThatCannotWatchIsRefused(t *testing.T) {
 
 	next.setFault(nil)
 	h.Eventually(func() string { return h.status(key).PendingReason }).Should(BeEmpty())
-	h.Eventually(func() int64 { return h.status(key).Generation }).Should(BeEquivalentTo(2))
+	h.Eventually(func() int64 { return h.status(key).Connection }).Should(BeEquivalentTo(2))
 }
 
 func TestOldConnectionThatDiesWhileTheNextIsPrepared(t *testing.T) {
@@ -316,7 +316,7 @@ func TestOldConnectionThatDiesWhileTheNextIsPrepared(t *testing.T) {
 	h.Eventually(func() int { return next.count("GET /api/v1/configmaps") }).Should(BeNumerically(">", 0))
 	_ = old.server.Listener.Close()
 	old.cut()
-	h.Eventually(func() int64 { return h.status(key).Generation }).Should(BeEquivalentTo(2))
+	h.Eventually(func() int64 { return h.status(key).Connection }).Should(BeEquivalentTo(2))
 	h.expectState(key, StateConnected)
 }
 
@@ -352,7 +352,7 @@ func TestUnchangedKubeconfigIsNoRotation(t *testing.T) {
 	status := h.status(key)
 	h.Expect(status.Labels).To(HaveKeyWithValue("hub.gardener.cloud/class", "other"))
 	h.Expect(status.SecretResourceVersion).To(Equal("2"))
-	h.Expect(status.Generation).To(BeEquivalentTo(1))
+	h.Expect(status.Connection).To(BeEquivalentTo(1))
 	h.Expect(a.count("POST")).To(Equal(1))
 }
 

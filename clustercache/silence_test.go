@@ -42,7 +42,7 @@ func TestEventThatIsLostOnAnOpenWatchIsFound(t *testing.T) {
 	h.Expect(r.names()).To(BeEmpty())
 	h.Eventually(r.names).Should(ConsistOf("lost"))
 	h.Expect(r.faults).To(BeEmpty())
-	h.Expect(h.status(key).Generation).To(BeEquivalentTo(1))
+	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 }
 
 func TestWatchThatStaysSilentIsListedAnew(t *testing.T) {

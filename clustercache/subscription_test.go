@@ -185,7 +185,7 @@ func TestSubscriptionsGoOnThroughARotation(t *testing.T) {
 	h.watch(key, configMaps("second", second))
 	h.Eventually(second.syncs).Should(Equal(1))
 	h.register("a", next.kubeconfig("token"))
-	h.Eventually(func() int64 { return h.status(key).Generation }).Should(BeEquivalentTo(2))
+	h.Eventually(func() int64 { return h.status(key).Connection }).Should(BeEquivalentTo(2))
 	s.put("configmaps", "default", "two", nil)
 	for _, r := range []*recorder{first, second} {
 		h.Eventually(r.names).Should(ConsistOf("one", "two"))

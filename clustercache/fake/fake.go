@@ -89,7 +89,7 @@ func (c *Cache) Add(key clustercache.ClusterKey, what Target) {
 	}
 	c.targets[key] = &target{Target: what, watches: map[string]*watch{}, status: clustercache.Status{
 		Cluster: key, State: clustercache.StateConnected, Reason: clustercache.ReasonConnected, Since: time.Now(),
-		Generation: 1, UID: types.UID("uid-of-" + key.Name),
+		Connection: 1, UID: types.UID("uid-of-" + key.Name),
 	}}
 	c.mu.Unlock()
 	c.hub.Publish(key, clustercache.EventRegistered, clustercache.EventConnected)

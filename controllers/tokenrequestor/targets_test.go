@@ -139,8 +139,8 @@ func TestTR40_TheFenceIsAskedRightBeforeThePatch(t *testing.T) {
 	h.Expect(err).NotTo(HaveOccurred())
 	before, _ := hub.clusters.GetStatus(h.key)
 	h.change(h.getFrom(alpha, h.name, "target-kubeconfig"), with("value", rotated))
-	h.Eventually(func() int64 { s, _ := hub.clusters.GetStatus(h.key); return s.Generation }).
-		Should(BeNumerically(">", before.Generation))
+	h.Eventually(func() int64 { s, _ := hub.clusters.GetStatus(h.key); return s.Connection }).
+		Should(BeNumerically(">", before.Connection))
 	close(release)
 	h.fails(secret, clustercache.ErrConnectionReplaced.Error())
 	h.issued(secret)
@@ -286,7 +286,7 @@ func TestTheAccessOfTheHubItself(t *testing.T) {
 			h.Eventually(func() time.Time { s, _ := hub.clusters.GetStatus(h.key); return s.CredentialExpiry }).
 				Should(BeTemporally(">", before.CredentialExpiry.Add(10*time.Hour)))
 			after, _ := hub.clusters.GetStatus(h.key)
-			h.Expect(after.Generation).To(Equal(before.Generation), "the connection goes on")
+			h.Expect(after.Connection).To(Equal(before.Connection), "the connection goes on")
 			h.Expect(beta.Revoke(t.Context(), h.name)).To(Succeed(), "nobody uses the old token any more")
 			other := h.secret("other")
 			h.create(other)

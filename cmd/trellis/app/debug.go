@@ -40,7 +40,7 @@ type debugTarget struct {
 	Reason              string       `json:"reason,omitempty"`
 	Message             string       `json:"message,omitempty"`
 	Usable              bool         `json:"usable"`
-	Generation          int64        `json:"generation"`
+	Connection          int64        `json:"connection"`
 	Secret              string       `json:"secret,omitempty"`
 	SecretVersion       string       `json:"secretResourceVersion,omitempty"`
 	PendingReason       string       `json:"pendingReason,omitempty"`
@@ -141,7 +141,7 @@ func describeTarget(in clustercache.Inspection) debugTarget {
 	s := in.Status
 	t := debugTarget{
 		Target: metrics.TargetName(s.Cluster), State: string(s.State), Since: s.Since, Reason: s.Reason, Message: s.Message,
-		Usable: in.Usable, Generation: s.Generation, Secret: s.SecretName, SecretVersion: s.SecretResourceVersion,
+		Usable: in.Usable, Connection: s.Connection, Secret: s.SecretName, SecretVersion: s.SecretResourceVersion,
 		PendingReason: s.PendingReason, PendingMessage: s.PendingMessage, Overfull: s.Overfull,
 		UID: string(s.UID), KubernetesVersion: s.KubernetesVersion,
 		CredentialExpiry: timeOrNil(s.CredentialExpiry), NextAttempt: timeOrNil(s.NextAttempt),

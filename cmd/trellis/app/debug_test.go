@@ -56,7 +56,7 @@ func TestDebugPageShowsConnectionsAndQueues(t *testing.T) {
 		Targets []struct {
 			Target, State, Reason, RoundTrip, UID, KubernetesVersion string
 			Usable                                                   bool
-			Generation                                               int64
+			Connection                                               int64
 			Watches                                                  []struct {
 				Name    string
 				Synced  bool
@@ -77,7 +77,8 @@ func TestDebugPageShowsConnectionsAndQueues(t *testing.T) {
 		g.Expect(p.Targets[1]).To(And(HaveField("Target", e.name+"/faulty"), HaveField("State", "Refused"), HaveField("Usable", false)))
 		g.Expect(p.Targets[2]).To(And(HaveField("Target", e.name+"/"+fleet.Targets()[0].Name()), HaveField("KubernetesVersion", "v1.36.3-<script>")))
 		up := p.Targets[3]
-		g.Expect(up).To(And(HaveField("Target", e.name+"/target"), HaveField("State", "Connected"), HaveField("Usable", true), HaveField("Generation", int64(1))))
+		g.Expect(up).To(And(HaveField("Target", e.name+"/target"), HaveField("State", "Connected"),
+			HaveField("Usable", true), HaveField("Connection", int64(1))))
 		g.Expect(up.RoundTrip).NotTo(BeEmpty())
 		g.Expect(up.UID).NotTo(BeEmpty())
 		g.Expect(up.Watches).To(ContainElement(And(HaveField("Name", ContainSubstring("ConfigMap")), HaveField("Synced", true), HaveField("Objects", BeNumerically(">=", 1)))))

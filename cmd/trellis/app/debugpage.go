@@ -64,7 +64,7 @@ func (p debugPage) html() string {
 	d.addIf(p.Stuck != "", "<strong>The loop %s makes no progress.</strong>\n", p.Stuck)
 	d.addIf(p.Omitted > 0, "%s rows are left out.\n", p.Omitted)
 	d.add(`<a href="?format=json">JSON</a></p>
-<table><tr><th>target</th><th>state</th><th>since</th><th>reason</th><th>generation</th><th>round trip</th><th>last success</th><th>failures</th><th>next attempt</th><th>credential ends</th>
+<table><tr><th>target</th><th>state</th><th>since</th><th>reason</th><th>connection</th><th>round trip</th><th>last success</th><th>failures</th><th>next attempt</th><th>credential ends</th>
 <th>in flight</th><th>requests ok/failed</th><th>objects</th><th>watches</th></tr>
 `)
 	for _, target := range p.Targets {
@@ -84,7 +84,7 @@ func (t debugTarget) addTo(d *document) {
 	d.add("<td>%s %s", t.Reason, t.Message)
 	d.addIf(t.PendingReason != "", "<br>Pending: %s %s", t.PendingReason, t.PendingMessage)
 	d.addIf(t.Overfull != "", "<br>%s", t.Overfull)
-	d.add("</td>\n<td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>\n", t.Generation, t.RoundTrip,
+	d.add("</td>\n<td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td>\n", t.Connection, t.RoundTrip,
 		t.LastSuccess, t.ConsecutiveFailures, t.NextAttempt, t.CredentialExpiry)
 	d.add("<td>%s/%s</td><td>%s/%s</td><td>%s</td>\n<td>", t.InFlight, t.MaxInFlight, t.Succeeded, t.Failed, t.Objects)
 	if len(t.Watches) > 0 {

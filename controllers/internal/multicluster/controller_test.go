@@ -237,7 +237,7 @@ func TestClientRefusesToWriteToWhatIsNotTheTargetAnyMore(t *testing.T) {
 			w.clusters.SetStatus(s)
 		},
 		"another connection": func(w *world, s clustercache.Status) {
-			s.Generation++
+			s.Connection++
 			w.clusters.SetStatus(s)
 		},
 		"another registration": func(w *world, s clustercache.Status) {
@@ -319,7 +319,7 @@ func TestRotationIsNoDeparture(t *testing.T) {
 	w.put(east, "one")
 	w.Eventually(w.count(east, "one")).Should(Equal(1))
 	status, _ := w.clusters.GetStatus(east)
-	status.Generation++
+	status.Connection++
 	w.clusters.SetStatus(status)
 	w.clusters.Emit(east, clustercache.EventRotated)
 	w.put(east, "two")

@@ -212,7 +212,7 @@ func TestExampleInRealTargets(t *testing.T) {
 	secret := registrations[e]
 	secret.Data["value"] = rotated
 	g.Expect(e.client.Update(ctx, secret)).To(Succeed())
-	g.Eventually(func() int64 { s, _ := clusters.GetStatus(east); return s.Generation }).Should(BeEquivalentTo(2))
+	g.Eventually(func() int64 { s, _ := clusters.GetStatus(east); return s.Connection }).Should(BeEquivalentTo(2))
 	e.namespace(t, "rotated")
 	g.Eventually(e.owner(t, "rotated")).Should(Equal(east.Namespace))
 

@@ -60,7 +60,7 @@ func validity(clusters clustercache.ClusterCache, begun clustercache.Status) fun
 		switch {
 		case !registered || now.State == clustercache.StateDraining:
 			return fmt.Errorf("target %s is not registered any more: %w", begun.Cluster, clustercache.ErrConnectionReplaced)
-		case now.UID != begun.UID || now.Generation != begun.Generation || now.SecretName != begun.SecretName:
+		case now.UID != begun.UID || now.Connection != begun.Connection || now.SecretName != begun.SecretName:
 			return fmt.Errorf("target %s has another connection: %w", begun.Cluster, clustercache.ErrConnectionReplaced)
 		}
 		return nil

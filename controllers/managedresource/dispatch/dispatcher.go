@@ -246,7 +246,7 @@ func (d *Dispatcher) concerned(ctx context.Context, change sharing.Change) {
 
 // relevantChange leaves out our own writes to marks and finalizer, and all but one to the status.
 func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
-	return a.UID != b.UID || a.Generation != b.Generation || marksLost(a, b) ||
+	return a.UID != b.UID || a.Connection != b.Connection || marksLost(a, b) ||
 		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) || becameUnhealthy(a, b) ||
 		!equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
 		!equality.Semantic.DeepEqual(foreignFinalizers(a), foreignFinalizers(b)) ||
@@ -400,7 +400,7 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 		now.what += " " + status.Message
 	}
 	if status.InGrace {
-		now.held = status.Generation
+		now.held = status.Connection
 	}
 	concerns := status.State != clustercache.StateConnected && was != now
 	for _, t := range event.Types {
@@ -414,7 +414,7 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 	} else {
 		delete(before, event.Cluster)
 	}
-	returns := was.held != 0 && was.held == status.Generation && status.State == clustercache.StateConnected
+	returns := was.held != 0 && was.held == status.Connection && status.State == clustercache.StateConnected
 	switch {
 	case !concerns:
 	case returns && !event.Has(clustercache.EventRegistered):

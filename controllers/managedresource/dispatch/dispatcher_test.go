@@ -198,8 +198,8 @@ func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
 func TestWhatIsSettledIsInTheBackgroundWhenItsTargetIsBack(t *testing.T) {
 	key := clustercache.ClusterKey{Namespace: "a", Name: "target"}
 	object := inventory.Key{Kind: "ConfigMap", Namespace: "default", Name: "one"}
-	connected := clustercache.Status{Cluster: key, State: clustercache.StateConnected, Generation: 1}
-	held := clustercache.Status{Cluster: key, State: clustercache.StateDisconnected, InGrace: true, Generation: 1}
+	connected := clustercache.Status{Cluster: key, State: clustercache.StateConnected, Connection: 1}
+	held := clustercache.Status{Cluster: key, State: clustercache.StateDisconnected, InGrace: true, Connection: 1}
 	for name, test := range map[string]struct {
 		change     func(mr *resourcesv1alpha1.ManagedResource)
 		pending    bool
@@ -223,7 +223,7 @@ func TestWhatIsSettledIsInTheBackgroundWhenItsTargetIsBack(t *testing.T) {
 			t.Accept(mr, object, tracker.Accepted{UID: "another"})
 		}},
 		"it is worked on":           {track: func(t *tracker.Tracker, mr types.NamespacedName) { t.Begin(mr) }},
-		"the connection is another": {back: func(s *clustercache.Status) { s.Generation++ }},
+		"the connection is another": {back: func(s *clustercache.Status) { s.Connection++ }},
 		"it is registered anew":     {event: clustercache.EventRegistered},
 	} {
 		t.Run(name, func(t *testing.T) {
