@@ -351,7 +351,7 @@ func TestPoliciesOfOthersAreNotDeleted(t *testing.T) {
 		"another Service": {func(p *networkingv1.NetworkPolicy) { p.Labels[LabelServiceName] = "other" }, "", false},
 		"another one":     {func(*networkingv1.NetworkPolicy) {}, "of the one before", false},
 	} {
-		policy := foreignPolicy("others", strings.ReplaceAll(what, " ", "-"), of)
+		policy := foreignPolicy("others", strings.ToLower(strings.ReplaceAll(what, " ", "-")), of)
 		b.create(alpha, policy)
 		shown := shownPolicy(of, cmp.Or(test.uid, policy.UID))
 		change(b, alpha, policy, test.change)
