@@ -26,7 +26,7 @@ const (
 	// allWorkers is how many targets are worked on at a time. A run mostly waits for its target.
 	allWorkers = 10
 	// runTimeout bounds a run. The source as a target may have ten thousands of workloads.
-	runTimeout = 10 * time.Minute
+	runTimeout = 3 * time.Minute
 	// maxReported is how many faults are remembered, of all targets, to report each only once.
 	maxReported = 256
 )
