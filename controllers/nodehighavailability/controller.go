@@ -76,8 +76,11 @@ func changed(_ types.NamespacedName, old, value any) []types.NamespacedName {
 	if old != nil && value != nil {
 		return nil
 	}
-	return []types.NamespacedName{{}}
+	return []types.NamespacedName{wholeTarget}
 }
+
+// wholeTarget is the name in requests, which are all about a target.
+var wholeTarget = types.NamespacedName{}
 
 // reconciler is the Reconciler.
 type reconciler struct {
