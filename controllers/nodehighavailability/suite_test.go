@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -219,8 +220,8 @@ func (b *bench) patched(in *twins.Target) func() []string {
 func looks(in *twins.Target) func() int {
 	return func() int {
 		return len(shared.Calls(in.Key, func(c twins.Call) bool {
-			return c.Path == "/api/v1/nodes" && strings.Contains(c.Query, "limit=2") && !strings.Contains(c.Query, "limit=20") &&
-				!strings.Contains(c.Query, "watch=")
+			query, err := url.ParseQuery(c.Query)
+			return err == nil && c.Path == "/api/v1/nodes" && query.Get("limit") == "2"
 		}))
 	}
 }
