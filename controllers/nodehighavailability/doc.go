@@ -28,8 +28,8 @@
 //
 // # Trust
 //
-// Nothing but patches without content is written. More than 100000 objects of a kind are not looked at, which an event on
-// the TargetCluster says.
+// Nothing but patches without content is written. More than 100000 objects of a kind are not looked at, which an event
+// on the TargetCluster says.
 //
 // # Rights
 //

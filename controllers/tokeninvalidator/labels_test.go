@@ -332,4 +332,3 @@ func TestRequiredOptions(t *testing.T) {
 	_, err := New(Options{})
 	NewWithT(t).Expect(err).To(MatchError("controller token-invalidator: a required option is missing"))
 }
-

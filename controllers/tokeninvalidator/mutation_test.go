@@ -1,6 +1,7 @@
 package tokeninvalidator
 
 import (
+	"maps"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -11,21 +12,23 @@ import (
 func TestWhatTheWebhookDoes(t *testing.T) {
 	considered := map[string]string{ConsiderLabel: ""} // the value does not matter
 	type data = map[string][]byte
+	valid, authority := []byte("x"), []byte("y")
+	both := data{"token": {0, 0, 0}, "ca.crt": authority}
 	tests := map[string]struct {
 		labels       map[string]string
 		before, want data
 		changed      bool
 	}{
-		"TI-11 no data":                         {considered, nil, nil, false},
-		"TI-11 no data, not considered":         {nil, nil, nil, false},
-		"TI-12 token":                           {considered, data{"token": []byte("x"), "ca.crt": []byte("y")}, data{"token": {0, 0, 0}, "ca.crt": []byte("y")}, true},
-		"TI-12 token is missing":                {considered, data{"ca.crt": []byte("y")}, data{"token": {0, 0, 0}, "ca.crt": []byte("y")}, true},
-		"TI-12 no data but some":                {considered, data{}, data{"token": {0, 0, 0}}, true},
-		"TI-12 invalid already":                 {considered, data{"token": {0, 0, 0}}, data{"token": {0, 0, 0}}, false},
-		"TI-13 invalid, not considered":         {nil, data{"token": {0, 0, 0}, "ca.crt": []byte("y")}, data{"ca.crt": []byte("y")}, true},
-		"TI-14 token, not considered":           {nil, data{"token": []byte("x")}, data{"token": []byte("x")}, false},
-		"TI-14 more zero bytes, not considered": {nil, data{"token": {0, 0, 0, 0}}, data{"token": {0, 0, 0, 0}}, false},
-		"TI-14 no token, not considered":        {nil, data{"ca.crt": []byte("y")}, data{"ca.crt": []byte("y")}, false},
+		"TI-11 no data":                  {considered, nil, nil, false},
+		"TI-11 no data, not considered":  {nil, nil, nil, false},
+		"TI-12 token":                    {considered, data{"token": valid, "ca.crt": authority}, both, true},
+		"TI-12 token is missing":         {considered, data{"ca.crt": authority}, both, true},
+		"TI-12 data is empty":            {considered, data{}, data{"token": {0, 0, 0}}, true},
+		"TI-12 invalid already":          {considered, both, both, false},
+		"TI-13 invalid, not considered":  {nil, maps.Clone(both), data{"ca.crt": authority}, true},
+		"TI-14 token, not considered":    {nil, data{"token": valid}, data{"token": valid}, false},
+		"TI-14 other zero bytes":         {nil, data{"token": {0, 0, 0, 0}}, data{"token": {0, 0, 0, 0}}, false},
+		"TI-14 no token, not considered": {nil, data{"ca.crt": authority}, data{"ca.crt": authority}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

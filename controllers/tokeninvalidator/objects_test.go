@@ -73,8 +73,8 @@ func TestWhatIsKeptOfSecrets(t *testing.T) {
 		want secret
 	}{
 		"nothing": {},
-		"labels":  {metav1.ObjectMeta{Labels: map[string]string{PurposeLabel: "", ConsiderLabel: ""}}, secret{purpose: true, considered: true}},
-		"account": {metav1.ObjectMeta{Annotations: map[string]string{corev1.ServiceAccountNameKey: "a"}}, secret{account: "a"}},
+		"labels":  {metav1.ObjectMeta{Labels: labelled(PurposeLabel, ConsiderLabel)}, secret{purpose: true, considered: true}},
+		"account": {metav1.ObjectMeta{Annotations: annotated("a")}, secret{account: "a"}},
 		"version": {metav1.ObjectMeta{ResourceVersion: "17"}, secret{resourceVersion: "17"}},
 	}
 	for name, test := range tests {
@@ -83,17 +83,23 @@ func TestWhatIsKeptOfSecrets(t *testing.T) {
 		})
 	}
 	kept := secretOf(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		ResourceVersion: long, Annotations: map[string]string{corev1.ServiceAccountNameKey: long},
+		ResourceVersion: long, Annotations: annotated(long),
 	}})
 	NewWithT(t).Expect(len(kept.resourceVersion) + len(kept.account)).To(BeNumerically("<", 1000))
 }
 
+func annotated(account string) map[string]string {
+	return map[string]string{corev1.ServiceAccountNameKey: account}
+}
+
 func TestWhatIsKeptOfServiceAccounts(t *testing.T) {
-	object := func(automount any) client.Object {
-		return &unstructured.Unstructured{Object: map[string]any{
-			"automountServiceAccountToken": automount,
-			"metadata":                     map[string]any{"labels": map[string]any{SkipLabel: "yes"}},
-		}}
+	plain := func(automount any) client.Object {
+		return &unstructured.Unstructured{Object: map[string]any{"automountServiceAccountToken": automount}}
+	}
+	skipped := func(automount any) client.Object {
+		object := plain(automount)
+		object.SetLabels(map[string]string{SkipLabel: "yes"})
+		return object
 	}
 	tests := map[string]struct {
 		object client.Object
@@ -101,11 +107,11 @@ func TestWhatIsKeptOfServiceAccounts(t *testing.T) {
 		reject bool
 	}{
 		"nothing":      {&unstructured.Unstructured{Object: map[string]any{}}, account{}, false},
-		"skipped":      {object(false), account{ptr.To(false), true, "yes"}, false},
-		"strange":      {object("false"), account{nil, true, "yes"}, false},
+		"skipped":      {skipped(false), account{ptr.To(false), true, "yes"}, false},
+		"strange":      {skipped("false"), account{nil, true, "yes"}, false},
 		"metadata":     {&metav1.PartialObjectMetadata{}, account{}, false},
-		"no automount": {&unstructured.Unstructured{Object: map[string]any{"automountServiceAccountToken": false}}, account{automount: ptr.To(false)}, true},
-		"automount":    {&unstructured.Unstructured{Object: map[string]any{"automountServiceAccountToken": true}}, account{automount: ptr.To(true)}, false},
+		"no automount": {plain(false), account{automount: ptr.To(false)}, true},
+		"automount":    {plain(true), account{automount: ptr.To(true)}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

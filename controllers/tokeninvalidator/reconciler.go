@@ -149,8 +149,8 @@ type writer struct {
 	err             error
 }
 
-// label gives the Secret a label, or takes it away if value is nil, and returns whether it did. It did not if the Secret
-// is gone or another one than was seen, of which the watch tells in a moment, and if there was an error.
+// label gives the Secret a label, or takes it away if value is nil, and returns whether it did. It did not if the
+// Secret is gone or another one than was seen, of which the watch tells in a moment, and if there was an error.
 func (w *writer) label(ctx context.Context, key string, value *string) bool {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": w.resourceVersion, "labels": map[string]*string{key: value},

@@ -189,7 +189,8 @@ func (b *bench) read(in *twins.Target, name string) *corev1.Secret {
 // patch changes an object by a merge patch.
 func (b *bench) patch(in *twins.Target, object client.Object, patch string) {
 	b.t.Helper()
-	b.Expect(in.Client.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	raw := client.RawPatch(types.MergePatchType, []byte(patch))
+	b.Expect(in.Client.Patch(context.Background(), object, raw)).To(Succeed())
 }
 
 // lists is how often pods of the namespace of the test were listed.

@@ -59,4 +59,3 @@ func TestTI17_TokensOfServiceAccountsThatAreSkippedAreGeneratedAgain(t *testing.
 	b.patch(shared.A, account, `{"metadata":{"labels":{"`+SkipLabel+`":null}}}`)
 	b.Eventually(b.token(shared.A, "s")).Should(Equal(invalid))
 }
-

@@ -77,7 +77,8 @@ func (w *Webhook) configuration(server *httptest.Server) *admissionregistrationv
 				Rule: w.Rule,
 			}},
 			ObjectSelector: w.ObjectSelector, NamespaceSelector: w.NamespaceSelector,
-			FailurePolicy: ptr.To(admissionregistrationv1.Fail), SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone),
+			FailurePolicy:  ptr.To(admissionregistrationv1.Fail),
+			SideEffects:    ptr.To(admissionregistrationv1.SideEffectClassNone),
 			TimeoutSeconds: ptr.To[int32](30), AdmissionReviewVersions: []string{"v1"},
 		}},
 	}
