@@ -73,7 +73,8 @@ func TestWhatIsKeptOfSecrets(t *testing.T) {
 		want secret
 	}{
 		"nothing": {},
-		"labels":  {metav1.ObjectMeta{Labels: labelled(PurposeLabel, ConsiderLabel)}, secret{purpose: true, considered: true}},
+		"purpose": {metav1.ObjectMeta{Labels: labelled(PurposeLabel)}, secret{purpose: true}},
+		"labels":  {metav1.ObjectMeta{Labels: both}, secret{purpose: true, considered: true}},
 		"account": {metav1.ObjectMeta{Annotations: annotated("a")}, secret{account: "a"}},
 		"version": {metav1.ObjectMeta{ResourceVersion: "17"}, secret{resourceVersion: "17"}},
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/tokeninvalidator"
 )
 
-// Secrets of the target are labelled as soon as the target's settings say so, and a warning says that no token becomes invalid.
+// Secrets of the target are labelled as soon as its settings say so, with a warning that no token becomes invalid.
 func TestTI19_OneHalfOfTheTokenInvalidatorIsWarnedOf(t *testing.T) {
 	e := newEnv(t)
 	hub := e.startHub()
