@@ -1,0 +1,86 @@
+package controllers
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
+	"github.com/trellis-hub/trellis/controllers/tokeninvalidator"
+	"github.com/trellis-hub/trellis/leader/heartbeat"
+)
+
+const (
+	// reasonTokensStayValid is that of the event about a TargetCluster with one half of the token invalidator.
+	reasonTokensStayValid = "TokensStayValid"
+	// tokensStayValid says what one half does.
+	tokensStayValid = "controllers.tokenInvalidator only labels Secrets: static tokens stay valid, " +
+		"for there is no webhook yet that invalidates them"
+)
+
+func newTokenInvalidator(_ context.Context, t *term) (controller, error) {
+	for i := range t.Config.Classes {
+		if class := &t.Config.Classes[i]; invalidatesTokens(class) {
+			t.Logger.Info("Warning: "+tokensStayValid, "class", class.Name)
+		}
+	}
+	//nolint:contextcheck // its callbacks get no context to pass on
+	invalidator, err := tokeninvalidator.New(tokeninvalidator.Options{
+		Environment: t.inTargets(tokeninvalidator.Name),
+		Settings: func(target clustercache.Status) (tokeninvalidator.Settings, bool) {
+			own := t.Settings.Controllers(target).TokenInvalidator
+			if own == nil {
+				return tokeninvalidator.Settings{}, false
+			}
+			return tokeninvalidator.Settings{ConcurrentSyncs: int(*own.ConcurrentSyncs)}, true
+		},
+		Follow: t.warnOfHalves(t.Settings.FollowControllers),
+	})
+	if err != nil {
+		return controller{}, err //nolint:wrapcheck // New says which controller
+	}
+	return controller{invalidator.Start, []heartbeat.Loop{
+		{Name: tokeninvalidator.Name, StuckSince: invalidator.StuckSince},
+	}}, nil
+}
+
+// invalidatesTokens tells whether the token invalidator is on for the targets of a class.
+func invalidatesTokens(class *configv1alpha1.Class) bool {
+	own := class.Controllers.TokenInvalidator
+	return own != nil && ptr.Deref(own.Enabled, false)
+}
+
+// warnOfHalves has an event tell each TargetCluster that has settings of its own, once it has the token invalidator
+// switched on, that tokens stay valid all the same. For all others there is the log.
+func (t *term) warnOfHalves(follow multicluster.FollowFunc) multicluster.FollowFunc {
+	var mu sync.Mutex
+	warned := map[clustercache.ClusterKey]bool{}
+	turnsOn := func(key clustercache.ClusterKey) bool {
+		status, _ := t.Clusters.GetStatus(key)
+		status.Cluster = key
+		on := t.Settings.Controllers(status).TokenInvalidator != nil
+		mu.Lock()
+		defer mu.Unlock()
+		before := warned[key]
+		if warned[key] = on; !on {
+			delete(warned, key)
+		}
+		return on && !before
+	}
+	return func(ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey)) error {
+		return follow(ctx, work, func(key clustercache.ClusterKey) {
+			changed(key)
+			if !turnsOn(key) {
+				return
+			}
+			about := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+			t.Events.Eventf(about, nil, corev1.EventTypeWarning, reasonTokensStayValid, "ReadSettings", "%s", tokensStayValid)
+		})
+	}
+}
