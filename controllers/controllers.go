@@ -39,6 +39,8 @@ var all = []struct {
 	{"criticalcomponents", always, newCriticalComponents},
 	{"nodeagentdelay", always, newNodeAgentDelay},
 	{"networkpolicy", always, newNetworkPolicy},
+	{"stalepods", always, newStalePods},
+	{"care", always, newCare},
 }
 
 func always(*configv1alpha1.HubConfiguration) bool { return true }
