@@ -41,6 +41,8 @@ var all = []struct {
 	{"networkpolicy", always, newNetworkPolicy},
 	{"tokeninvalidator", always, newTokenInvalidator},
 	{"nodehighavailability", always, newNodeHighAvailability},
+	{"stalepods", always, newStalePods},
+	{"care", always, newCare},
 }
 
 func always(*configv1alpha1.HubConfiguration) bool { return true }

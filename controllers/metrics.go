@@ -7,9 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/care"
 	"github.com/trellis-hub/trellis/controllers/csrapprover"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
+	"github.com/trellis-hub/trellis/controllers/stalepods"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/tokenrequestor"
 	"github.com/trellis-hub/trellis/engine/bundle"
@@ -21,7 +23,8 @@ import (
 func MetricDefinitions() []*metrics.Definition {
 	return slices.Concat(targetcluster.MetricDefinitions.All(), multicluster.MetricDefinitions.All(),
 		managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All(),
-		tokenrequestor.MetricDefinitions.All(), csrapprover.MetricDefinitions.All())
+		tokenrequestor.MetricDefinitions.All(), csrapprover.MetricDefinitions.All(),
+		stalepods.MetricDefinitions.All(), care.MetricDefinitions.All())
 }
 
 // Metrics take the figures of controllers in all terms. Make them with NewMetrics.
@@ -34,6 +37,9 @@ type Metrics struct {
 	// Tokens are those of the token requestor, and Certificates those of the CSR approver.
 	Tokens       *tokenrequestor.Metrics
 	Certificates *csrapprover.Metrics
+	// StalePods are those of stale pods, and Care those of the constraints of targets.
+	StalePods *stalepods.Metrics
+	Care      *care.Metrics
 }
 
 // NewMetrics registers the metrics.
@@ -54,8 +60,17 @@ func NewMetrics(registerer prometheus.Registerer, config *configv1alpha1.HubConf
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the CSR approver: %w", err)
 	}
+	stale, err := stalepods.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of stale pods: %w", err)
+	}
+	constraints, err := care.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of constraints: %w", err)
+	}
 	resources := managedresource.NewMetrics(registerer, config.Metrics.TargetHistograms)
 	return &Metrics{
 		Resources: resources, Queues: queues, Targets: targets, Tokens: tokens, Certificates: certificates,
+		StalePods: stale, Care: constraints,
 	}, nil
 }

@@ -86,6 +86,13 @@ type TargetClusterStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Constraints say what can do harm to the target although it works at present, one for each type. True is the good
+	// status. Absent while nobody looks, see controllers.care in the spec.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Constraints []metav1.Condition `json:"constraints,omitempty"`
 	// FailingChecks are the checks that fail for less than their thresholds. Their conditions have the status that they
 	// had before, and a reason that ends in "Failing".
 	// +listType=map

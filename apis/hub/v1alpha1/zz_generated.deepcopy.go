@@ -482,6 +482,13 @@ func (in *TargetClusterStatus) DeepCopyInto(out *TargetClusterStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Constraints != nil {
+		in, out := &in.Constraints, &out.Constraints
+		*out = make([]v1.Condition, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.FailingChecks != nil {
 		in, out := &in.FailingChecks, &out.FailingChecks
 		*out = make([]FailingCheck, len(*in))
