@@ -39,6 +39,7 @@ var all = []struct {
 	{"criticalcomponents", always, newCriticalComponents},
 	{"nodeagentdelay", always, newNodeAgentDelay},
 	{"networkpolicy", always, newNetworkPolicy},
+	{"istioclusterconfig", always, newIstioClusterConfig},
 }
 
 func always(*configv1alpha1.HubConfiguration) bool { return true }
