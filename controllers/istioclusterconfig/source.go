@@ -44,7 +44,7 @@ func (w *run) source(ctx context.Context, name string) (time.Duration, error) {
 		return 0, nil
 	}
 	effective := w.effective(ctx, name, rules)
-	var changes []change
+	var calls []call
 	var tooLarge []string
 	existing := w.existing(known.filters[name])
 	for _, in := range known.ingress {
@@ -66,11 +66,11 @@ func (w *run) source(ctx context.Context, name string) (time.Duration, error) {
 		case sizeOf(want) > maxBytes:
 			tooLarge = append(tooLarge, in)
 		default:
-			changes = append(changes, change{key, func(ctx context.Context) error { return w.write(ctx, want) }})
+			calls = append(calls, call{key, func(ctx context.Context) error { return w.write(ctx, want) }})
 		}
 	}
 	for key, kept := range existing { // which are not desired
-		changes = append(changes, change{key, func(ctx context.Context) error { return w.delete(ctx, key, kept) }})
+		calls = append(calls, call{key, func(ctx context.Context) error { return w.delete(ctx, key, kept) }})
 	}
 	message := ""
 	if len(tooLarge) > 0 {
@@ -78,13 +78,13 @@ func (w *run) source(ctx context.Context, name string) (time.Duration, error) {
 			"They are in namespaces: %s", maxPatches, maxBytes, named(tooLarge))
 	}
 	w.warn(ctx, about, reasonTooLarge, message)
-	if len(changes) == 0 {
+	if len(calls) == 0 {
 		return 0, nil
 	}
 	if pause := w.memory.pause(name, w.clock.Now()); pause > 0 {
 		return pause, nil
 	}
-	return 0, w.apply(ctx, name, changes)
+	return 0, w.apply(ctx, name, calls)
 }
 
 // pair is a rule and its Service.
@@ -144,17 +144,17 @@ func (w *run) existing(keys []types.NamespacedName) map[types.NamespacedName]fil
 	return found
 }
 
-// change is one of a filter.
-type change struct {
+// call changes a filter.
+type call struct {
 	filter types.NamespacedName
 	make   func(context.Context) error
 }
 
-// apply makes changes. One that fails does not keep the others from being made.
-func (w *run) apply(ctx context.Context, source string, changes []change) error {
-	slices.SortFunc(changes, func(a, b change) int { return strings.Compare(a.filter.Namespace, b.filter.Namespace) })
+// apply makes calls. One that fails does not keep the others from being made.
+func (w *run) apply(ctx context.Context, source string, calls []call) error {
+	slices.SortFunc(calls, func(a, b call) int { return strings.Compare(a.filter.Namespace, b.filter.Namespace) })
 	var faults []error
-	for _, c := range changes {
+	for _, c := range calls {
 		err := w.memory.writes.Wait(ctx)
 		if err == nil {
 			err = c.make(ctx)
