@@ -45,7 +45,19 @@ type Options struct {
 	Settings func(clustercache.Status) (Settings, bool)
 	// Follow tells of targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
+
+	bounds bounds // default: defaultBounds
 }
+
+// bounds are those of what follows from the objects of a target.
+type bounds struct {
+	rules   int // of a source
+	patches int // of an EnvoyFilter
+	bytes   int // of an EnvoyFilter; an API server accepts objects of a bit more than a MiB
+	ingress int // namespaces with ingress gateways
+}
+
+var defaultBounds = bounds{rules: 500, patches: 1000, bytes: 512 << 10, ingress: 200}
 
 // New returns a controller that writes nothing until it is started.
 func New(options Options) (*multicluster.Controller, error) {
@@ -53,11 +65,14 @@ func New(options Options) (*multicluster.Controller, error) {
 		return nil, fmt.Errorf("controller %s: %w", Name, errors.New("a required option is missing"))
 	}
 	r := &reconciler{
-		watches: newWatches(), clock: options.Environment.Clock,
+		watches: newWatches(), bounds: options.bounds, clock: options.Environment.Clock,
 		memories: memories{all: map[clustercache.ClusterKey]*memory{}},
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
+	}
+	if r.bounds == (bounds{}) {
+		r.bounds = defaultBounds
 	}
 	builder := multicluster.New(Name, options.Environment).
 		Watches(r.rules, r.counting(ofRule)).
@@ -85,6 +100,7 @@ func New(options Options) (*multicluster.Controller, error) {
 
 type reconciler struct {
 	watches
+	bounds     bounds
 	controller *multicluster.Controller
 	clock      clock.PassiveClock
 	memories   memories
@@ -117,17 +133,19 @@ func (r *reconciler) Reconcile(
 ) (reconcile.Result, error) {
 	w := &run{reconciler: r, Target: target, memory: r.memories.of(target.Key())}
 	if name == (types.NamespacedName{}) {
+		w.reportRefused()
 		w.all()
 		return reconcile.Result{}, nil
 	}
-	if !w.complete() {
-		return reconcile.Result{}, nil // everything is reconciled when they are
+	if !w.readyOrMissed() {
+		return reconcile.Result{}, nil // everything is reconciled when that is so
 	}
 	ingress, about := strings.CutPrefix(name.Name, aboutIngress)
 	switch {
 	case name.Namespace != "":
 		w.enqueue(w.sourcesOfService(name))
 	case about:
+		w.all() // if there were too many
 		w.enqueue(w.sourcesOfIngress(ingress))
 	default:
 		pause, err := w.source(ctx, name.Name)
@@ -150,19 +168,33 @@ func (w *run) synced() bool {
 	return true
 }
 
-// complete tells the same. If that is not so, it is remembered.
-func (w *run) complete() bool {
-	if w.synced() {
+// ready tells whether filters may be written and deleted.
+func (w *run) ready() bool {
+	if !w.synced() {
+		return false
+	}
+	message := ""
+	n := len(w.indexed().ingress)
+	if n > w.bounds.ingress {
+		message = fmt.Sprintf("no EnvoyFilters are written or deleted: "+
+			"there are %d namespaces with ingress gateways, more than %d", n, w.bounds.ingress)
+	}
+	w.report(reasonIngress, message)
+	return message == ""
+}
+
+// readyOrMissed tells the same. If that is not so, it is remembered.
+func (w *run) readyOrMissed() bool {
+	if w.ready() {
 		return true
 	}
 	w.memory.missed.Store(true)
-	return w.synced() // the last watch may have become complete before it was remembered
+	return w.ready() // that may have become so before it was remembered
 }
 
-// all has all sources reconciled if something has become known that runs have waited for.
+// all has all sources reconciled if runs were given up, and need not be any more.
 func (w *run) all() {
-	w.reportRefused()
-	if !w.synced() || !w.memory.missed.Swap(false) {
+	if !w.ready() || !w.memory.missed.Swap(false) {
 		return
 	}
 	known := w.indexed()

@@ -22,12 +22,6 @@ const (
 // nameSuffix ends the name of an EnvoyFilter, after that of its source.
 const nameSuffix = "-cluster-configuration"
 
-// Bounds of an EnvoyFilter. An API server accepts objects of a bit more than a MiB.
-const (
-	maxPatches = 1000
-	maxBytes   = 512 << 10
-)
-
 // What patches set, as Envoy recommends it for edge proxies.
 const (
 	bufferBytes           = 32 << 10

@@ -33,7 +33,7 @@ const (
 // memory is what is remembered of a target. All of it can be learned anew.
 type memory struct {
 	writes *rate.Limiter
-	// missed says that a run was given up because a watch was not complete, as at the beginning.
+	// missed says that a run was given up, as if one was at the beginning.
 	missed atomic.Bool
 	// said is what was reported last, by subject; sources limit how often the filters of each source are written.
 	said, sources *lru.Cache

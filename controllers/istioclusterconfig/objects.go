@@ -218,7 +218,7 @@ func newWatches() watches {
 			Kind: destinationRuleKind,
 			Fields: [][]string{
 				{"spec", "host"}, {"spec", "exportTo"}, {"spec", "subsets"}, {"spec", "workloadSelector"},
-				{"spec", "trafficPolicy"},
+				{"spec", "trafficPolicy", "connectionPool", "http"}, {"spec", "trafficPolicy", "portLevelSettings"},
 			},
 			Transform: ruleOf, Form: "what EnvoyFilters follow from of a DestinationRule",
 		},

@@ -16,12 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Bounds of a target.
-const (
-	maxRules   = 500 // of a source
-	maxIngress = 200 // namespaces with ingress gateways
-)
-
 // source brings the EnvoyFilters of a source in line with its rules. It returns after which time to do so if not now.
 func (w *run) source(ctx context.Context, name string) (time.Duration, error) {
 	value, _, _ := w.Objects(w.namespaces).Lookup(types.NamespacedName{Name: name})
@@ -30,17 +24,11 @@ func (w *run) source(ctx context.Context, name string) (time.Duration, error) {
 		return 0, nil // the target collects its filters, which it owns
 	}
 	known := w.indexed()
-	if n := len(known.ingress); n > maxIngress {
-		w.report(reasonIngress, fmt.Sprintf("no EnvoyFilters are written or deleted: "+
-			"there are %d namespaces with ingress gateways, more than %d", n, maxIngress))
-		return 0, nil
-	}
-	w.report(reasonIngress, "")
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: name, UID: own.uid}
 	rules := known.rules[name]
-	if n := len(rules); n > maxRules {
+	if n := len(rules); n > w.bounds.rules {
 		w.warn(ctx, about, reasonTooLarge, fmt.Sprintf(
-			"EnvoyFilters stay as they are: there are %d DestinationRules, more than %d", n, maxRules))
+			"EnvoyFilters stay as they are: there are %d DestinationRules, more than %d", n, w.bounds.rules))
 		return 0, nil
 	}
 	effective := w.effective(ctx, name, rules)
@@ -49,11 +37,11 @@ func (w *run) source(ctx context.Context, name string) (time.Duration, error) {
 	existing := w.existing(known.filters[name])
 	for _, in := range known.ingress {
 		key := types.NamespacedName{Namespace: in, Name: nameOf(name)}
-		patches := patchesFor(effective, in)
+		patches := patchesFor(effective, in, w.bounds.patches)
 		if len(patches) == 0 {
 			continue
 		}
-		if len(patches) > maxPatches {
+		if len(patches) > w.bounds.patches {
 			tooLarge = append(tooLarge, in)
 			delete(existing, key)
 			continue
@@ -63,7 +51,7 @@ func (w *run) source(ctx context.Context, name string) (time.Duration, error) {
 		delete(existing, key)
 		switch {
 		case exists && kept.fingerprint == fingerprintOf(want):
-		case sizeOf(want) > maxBytes:
+		case sizeOf(want) > w.bounds.bytes:
 			tooLarge = append(tooLarge, in)
 		default:
 			calls = append(calls, call{key, func(ctx context.Context) error { return w.write(ctx, want) }})
@@ -75,7 +63,7 @@ func (w *run) source(ctx context.Context, name string) (time.Duration, error) {
 	message := ""
 	if len(tooLarge) > 0 {
 		message = fmt.Sprintf("EnvoyFilters stay as they are that would have more than %d patches or %d bytes. "+
-			"They are in namespaces: %s", maxPatches, maxBytes, named(tooLarge))
+			"They are in namespaces: %s", w.bounds.patches, w.bounds.bytes, named(tooLarge))
 	}
 	w.warn(ctx, about, reasonTooLarge, message)
 	if len(calls) == 0 {
@@ -115,9 +103,9 @@ func (w *run) effective(ctx context.Context, source string, rules []namedRule) (
 	return found
 }
 
-// patchesFor are the patches for the gateways in a namespace: in the order of rules, and of the ports of Services. They
-// may be some more than maxPatches.
-func patchesFor(pairs []pair, ingress string) (patches []patch) {
+// patchesFor are the patches for the gateways in a namespace: in the order of rules, and of the ports of Services. When
+// they are more than a number, the rest is left out.
+func patchesFor(pairs []pair, ingress string, most int) (patches []patch) {
 	for _, p := range pairs {
 		if !p.rule.exports.to(ingress) || !p.service.exports.to(ingress) {
 			continue
@@ -125,7 +113,7 @@ func patchesFor(pairs []pair, ingress string) (patches []patch) {
 		for _, port := range p.service.ports {
 			patches = append(patches, patch{p.rule.service, port.number, p.rule.of(port)})
 		}
-		if len(patches) > maxPatches {
+		if len(patches) > most {
 			break
 		}
 	}

@@ -150,6 +150,7 @@ type bench struct {
 	t        *testing.T
 	prefix   string // of the names of this test's namespaces
 	targets  []*site
+	bounds   bounds // zero: the default ones
 	registry *prometheus.Registry
 	events   *events.FakeRecorder
 	stop     func()
@@ -194,6 +195,7 @@ func (b *bench) restart() {
 			}
 			return Settings{}, false
 		},
+		bounds: b.bounds,
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())

@@ -98,35 +98,48 @@ func TestTargetsAreApart(t *testing.T) {
 	b.Expect(b.filter(beta, gateways, source)).To(Equal(before))
 }
 
-func TestOneWhoseFilterWouldBeTooLarge(t *testing.T) {
-	b := start(t, alpha)
-	source, gateways := b.namespace(alpha, "source"), b.ingress(alpha, "gateways")
-	other := b.namespace(alpha, "other")
-	var ports []string
-	for i := range 100 {
-		ports = append(ports, fmt.Sprintf("grpc-%d=%d", i, i+1))
-	}
-	b.service(alpha, source, "svc", "*", ports...)
-	b.rule(alpha, source, "rule-0", "svc", `"*"`, "")
-	b.Eventually(b.patches(alpha, gateways, source)).Should(HaveLen(100))
-	before := b.filter(alpha, gateways, source)
-	for i := range 10 {
-		b.rule(alpha, source, fmt.Sprintf("rule-1%d", i), "svc", "'"+gateways+"'", "")
-	}
-	namespace := &corev1.Namespace{}
-	b.Expect(alpha.client.Get(context.Background(), types.NamespacedName{Name: source}, namespace)).To(Succeed())
-	b.Eventually(b.warnings(alpha, namespace.UID)).Should(ContainElement(SatisfyAll(
-		HavePrefix("ClusterConfigurationTooLarge: EnvoyFilters stay as they are"), HaveSuffix(": "+gateways))))
-	b.Expect(b.filter(alpha, gateways, source).GetUID()).To(Equal(before.GetUID()))
-	b.Expect(len(b.patches(alpha, gateways, source)())).To(BeNumerically("<=", 1000))
+func TestFilterThatWouldBeTooLarge(t *testing.T) {
+	for name, few := range map[string]bounds{
+		"patches": {rules: 100, patches: 4, bytes: 1 << 20, ingress: 100},
+		"bytes":   {rules: 100, patches: 100, bytes: 2500, ingress: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := prepared(t, alpha)
+			b.installIstio(alpha)
+			b.bounds = few
+			b.restart()
+			source, other := b.namespace(alpha, "source"), b.namespace(alpha, "other")
+			gateways, second := b.ingress(alpha, "gateways"), b.ingress(alpha, "second")
+			b.service(alpha, source, "svc", "*", "grpc=1", "grpc-b=2")
+			b.rule(alpha, source, "rule-0", "svc", `"*"`, "")
+			b.rule(alpha, source, "rule-1", "svc", `"*"`, "")
+			b.Eventually(b.patches(alpha, gateways, source)).Should(HaveLen(4))
+			b.Eventually(b.patches(alpha, second, source)).Should(HaveLen(4))
+			before := b.filter(alpha, gateways, source)
+			third := b.rule(alpha, source, "rule-2", "svc", gateways, http("useClientProtocol: true"))
+			b.Eventually(b.warnings(alpha, b.uid(alpha, source))).Should(ConsistOf(SatisfyAll(
+				HavePrefix("ClusterConfigurationTooLarge: EnvoyFilters stay as they are"), HaveSuffix(": "+gateways))))
+			b.Expect(b.filter(alpha, gateways, source)).To(Equal(before))
 
-	b.service(alpha, other, "svc", "*", "x=1")
-	b.rule(alpha, other, "rule", "svc", `"*"`, "")
-	b.Eventually(b.patches(alpha, gateways, other)).Should(HaveLen(1), "others are not concerned")
-	for i := range 10 {
-		b.delete(alpha, ruleNamed(source, fmt.Sprintf("rule-1%d", i)))
+			b.service(alpha, other, "svc", "*", "x=1")
+			b.rule(alpha, other, "rule", "svc", `"*"`, "")
+			b.Eventually(b.patches(alpha, gateways, other)).Should(HaveLen(1), "others are not concerned")
+			b.delete(alpha, ruleNamed(source, "rule-1"))
+			b.Eventually(b.patches(alpha, second, source)).Should(HaveLen(2))
+			b.Eventually(b.patches(alpha, gateways, source)).Should(HaveExactElements(
+				"1 svc http2", "2 svc http2", "1 svc client", "2 svc client"))
+			b.delete(alpha, third)
+			b.Eventually(b.patches(alpha, gateways, source)).Should(HaveLen(2))
+		})
 	}
-	b.Eventually(b.patches(alpha, gateways, source)).Should(HaveLen(100))
+}
+
+// uid is that of a namespace.
+func (b *bench) uid(s *site, namespace string) types.UID {
+	b.t.Helper()
+	found := &corev1.Namespace{}
+	b.Expect(s.client.Get(context.Background(), types.NamespacedName{Name: namespace}, found)).To(Succeed())
+	return found.UID
 }
 
 func ruleNamed(namespace, name string) *unstructured.Unstructured {
@@ -155,22 +168,63 @@ func TestRulesThatExceedBoundsAreLeftOut(t *testing.T) {
 }
 
 func TestManyRulesOfANamespaceHaveItLeftAsItIs(t *testing.T) {
-	b := start(t, alpha)
+	b := prepared(t, alpha)
+	b.installIstio(alpha)
+	b.bounds = bounds{rules: 3, patches: 100, bytes: 1 << 20, ingress: 100}
+	b.restart()
 	source, gateways := b.namespace(alpha, "source"), b.ingress(alpha, "gateways")
 	s := b.service(alpha, source, "svc", "*", "x=1")
 	b.rule(alpha, source, "rule", "svc", `"*"`, "")
 	b.Eventually(b.patches(alpha, gateways, source)).Should(HaveLen(1))
-	for i := range maxRules {
+	for i := range 3 {
 		b.rule(alpha, source, fmt.Sprintf("rule-%d", i), "unknown", `"*"`, "")
 	}
-	namespace := &corev1.Namespace{}
-	b.Expect(alpha.client.Get(context.Background(), types.NamespacedName{Name: source}, namespace)).To(Succeed())
-	b.Eventually(b.warnings(alpha, namespace.UID)).Should(ConsistOf("ClusterConfigurationTooLarge: " +
-		"EnvoyFilters stay as they are: there are 501 DestinationRules, more than 500"))
+	b.Eventually(b.warnings(alpha, b.uid(alpha, source))).Should(ConsistOf("ClusterConfigurationTooLarge: " +
+		"EnvoyFilters stay as they are: there are 4 DestinationRules, more than 3"))
 	change(b, alpha, s, func(s *corev1.Service) { s.Spec.Ports[0].Port = 2 })
-	b.Expect(b.patches(alpha, gateways, source)()).To(Equal([]string{"1 svc plain"}))
+	b.Consistently(b.patches(alpha, gateways, source), "500ms").Should(Equal([]string{"1 svc plain"}))
 	b.delete(alpha, ruleNamed(source, "rule-0"))
 	b.Eventually(b.patches(alpha, gateways, source)).Should(Equal([]string{"2 svc plain"}))
+}
+
+func TestManyIngressNamespacesHaveNothingWritten(t *testing.T) {
+	b := prepared(t, alpha)
+	b.installIstio(alpha)
+	b.bounds = bounds{rules: 100, patches: 100, bytes: 1 << 20, ingress: 1}
+	b.restart()
+	source, gateways, second := b.namespace(alpha, "source"), b.ingress(alpha, "gateways"), b.ingress(alpha, "second")
+	b.service(alpha, source, "svc", "*", "x=1")
+	b.rule(alpha, source, "rule", "svc", gateways, "")
+	b.Eventually(b.events.Events).Should(Receive(Equal("Warning TooManyIngressNamespaces no EnvoyFilters are " +
+		"written or deleted: there are 2 namespaces with ingress gateways, more than 1")))
+	b.Expect(b.patches(alpha, gateways, source)()).To(BeNil())
+	change(b, alpha, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: second}}, func(n *corev1.Namespace) {
+		n.Labels = nil
+	})
+	b.Eventually(b.patches(alpha, gateways, source)).Should(HaveLen(1), "though it has nothing to do with the other one")
+}
+
+func TestSourceThatIsGoneIsLeftToItsTarget(t *testing.T) {
+	b := start(t, alpha)
+	source, other, gateways := b.namespace(alpha, "source"), b.namespace(alpha, "other"), b.ingress(alpha, "gateways")
+	for _, namespace := range []string{source, other} {
+		b.service(alpha, namespace, "svc", "*", "x=1")
+		b.rule(alpha, namespace, "rule", "svc", `"*"`, "")
+		b.Eventually(b.patches(alpha, gateways, namespace)).Should(HaveLen(1))
+	}
+	// What is in it stays here, because nothing empties namespaces.
+	gone := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: source}}
+	b.delete(alpha, gone)
+	b.Expect(alpha.client.Get(context.Background(), types.NamespacedName{Name: source}, gone)).To(Succeed())
+	gone.Spec.Finalizers = nil
+	b.Expect(alpha.client.SubResource("finalize").Update(context.Background(), gone)).To(Succeed())
+	late := b.ingress(alpha, "late")
+	b.Eventually(b.patches(alpha, late, other)).Should(HaveLen(1), "what came last in the watch of namespaces is done")
+	b.delete(alpha, ruleNamed(source, "rule"))
+	b.delete(alpha, ruleNamed(other, "rule"))
+	b.Eventually(b.patches(alpha, gateways, other)).Should(BeNil())
+	b.Expect(b.patches(alpha, gateways, source)()).To(HaveLen(1), "it stays")
+	b.Expect(b.patches(alpha, late, source)()).To(BeNil(), "and no other one is made")
 }
 
 func TestRequiredOptions(t *testing.T) {
