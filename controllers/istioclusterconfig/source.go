@@ -77,8 +77,8 @@ func (w *run) source(ctx context.Context, name string) (time.Duration, error) {
 
 // pair is a rule and its Service.
 type pair struct {
-	*rule
-	*service
+	rule    *rule
+	service *service
 }
 
 // effective are the rules whose Services exist.
