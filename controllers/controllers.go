@@ -43,6 +43,7 @@ var all = []struct {
 	{"nodehighavailability", always, newNodeHighAvailability},
 	{"stalepods", always, newStalePods},
 	{"care", always, newCare},
+	{"istioclusterconfig", always, newIstioClusterConfig},
 }
 
 func always(*configv1alpha1.HubConfiguration) bool { return true }
