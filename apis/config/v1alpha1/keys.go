@@ -25,6 +25,8 @@ var foreign = map[string]string{
 	"controllers.nodeAgentReconciliationDelay":    ofClasses,
 	"controllers.nodeCriticalComponents":          ofClasses,
 	"controllers.resourceClass":                   "a hub can have several classes, see classes",
+	"controllers.rootCAPublisher":                 "kube-controller-manager publishes the authority of the API server in every namespace",
+	"controllers.secret":                          "Secrets of ManagedResources are watched, they need no workers",
 	"controllers.tokenInvalidator":                ofClasses,
 	"controllers.tokenRequestor":                  ofClasses,
 	"controllers.tokenValidator":                  ofClasses,
