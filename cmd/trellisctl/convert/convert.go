@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -120,6 +121,7 @@ func convert(data []byte, o options) (*result, error) {
 			return nil, err
 		}
 	}
+	slices.SortStableFunc(c.faults, func(a, b *field.Error) int { return cmp.Compare(c.lineOf(a.Field), c.lineOf(b.Field)) })
 	if err := refuse(c.faults); err != nil {
 		return nil, err
 	}
@@ -181,12 +183,20 @@ func (c *converter) fault(key, format string, args ...any) {
 
 // where is the position of a key, for the end of an error.
 func (c *converter) where(key string) string {
-	for at := key; at != ""; at = parentOf(at) {
-		if line := c.lines[at]; line > 0 {
-			return fmt.Sprintf(" (line %d)", line)
-		}
+	if line := c.lineOf(key); line > 0 {
+		return fmt.Sprintf(" (line %d)", line)
 	}
 	return ""
+}
+
+// lineOf is the line of a key, or of the nearest one above it that is in the file; zero if there is none.
+func (c *converter) lineOf(key string) int {
+	for at := key; at != ""; at = parentOf(at) {
+		if line := c.lines[at]; line > 0 {
+			return line
+		}
+	}
+	return 0
 }
 
 // parentOf is the path of what a key or an element of a list is in, empty for none.
@@ -484,11 +494,24 @@ func (c *converter) noteForeign() {
 		if key == "webhooks" || c.isUsed(key) {
 			continue
 		}
-		if why := configv1alpha1.WhyForeign(key); why != "" {
+		if why := configv1alpha1.WhyForeign(key); c.isOffWebhook(key) {
+			c.note(key, "", "off there; the hub has no webhooks")
+		} else if why != "" {
 			c.note(key, "", "%s", why)
 		}
 	}
 	slices.SortStableFunc(c.notes, func(a, b note) int { return cmp.Compare(order(a), order(b)) })
+}
+
+// isOffWebhook reports whether a key is a webhook that is off.
+func (c *converter) isOffWebhook(key string) bool {
+	for f, value := range reflect.ValueOf(c.in.Webhooks).Fields() {
+		if key == "webhooks."+f.Tag.Get("json") && !value.IsNil() {
+			enabled, ok := value.Elem().FieldByName("Enabled").Interface().(*bool)
+			return ok && !ptr.Deref(enabled, false)
+		}
+	}
+	return false
 }
 
 // order has notes about the file in its order, and what is about none of its keys at the end.

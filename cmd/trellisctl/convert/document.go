@@ -157,6 +157,7 @@ func (d *document) yaml(head []string) ([]byte, error) {
 	}
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
+	encoder.CompactSeqIndent()
 	if err := encoder.Encode(d.root); err != nil {
 		return nil, fmt.Errorf("encoding the output: %w", err)
 	}
