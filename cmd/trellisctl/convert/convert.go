@@ -235,6 +235,9 @@ func (c *converter) class() {
 		c.namespaceSelector()
 	} else {
 		c.set(ofClass+".target.type", configv1alpha1.TargetNamespace, "")
+		if name != resourcesv1alpha1.DefaultClass {
+			c.note("", ofClass+".name", "registrations for this class have the label %s: %s", hubv1alpha1.ClassLabel, name)
+		}
 	}
 	c.workersOfClass(name)
 	c.controllers(ofClass + ".controllers")
