@@ -49,12 +49,12 @@ func (s *space) grmControllers() []string {
 }
 
 // convert runs "trellisctl config convert" on the configuration of a resource manager.
-func (s *space) convert(m *grm, into any, args ...string) {
+func (s *space) convert(file string, into any, args ...string) {
 	s.t.Helper()
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
 	s.Expect(os.WriteFile(kubeconfig, source.Kubeconfig(), 0o600)).To(Succeed())
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
-	line := append([]string{"--kubeconfig", kubeconfig, "-n", s.name, "config", "convert", "-f", m.config}, args...)
+	line := append([]string{"--kubeconfig", kubeconfig, "-n", s.name, "config", "convert", "-f", file}, args...)
 	code := app.Run(s.ctx, cli.NewEnv(streams), app.Name, line)
 	s.Expect(code).To(Equal(cli.ExitOK), "%s", errOut)
 	s.t.Logf("$ trellisctl config convert %v\n%s", args, out)
@@ -65,7 +65,7 @@ func (s *space) convert(m *grm, into any, args ...string) {
 func (s *space) switchOn(m *grm) {
 	s.t.Helper()
 	tc := &unstructured.Unstructured{}
-	s.convert(m, &tc.Object, "--target-cluster", "target")
+	s.convert(m.config, &tc.Object, "--target-cluster", "target")
 	apply := client.ApplyConfigurationFromUnstructured(tc)
 	s.Expect(source.Client.Apply(s.ctx, apply, client.FieldOwner("kubectl"))).To(Succeed())
 }
@@ -246,7 +246,7 @@ func TestGRMControllersAreTakenOver(t *testing.T) {
 
 	// The hub is on standby: it has the rights, and its controllers are off.
 	standby := &configv1alpha1.HubConfiguration{}
-	s.convert(m, standby, "--standby")
+	s.convert(m.config, standby, "--standby")
 	s.Expect(standby.Classes).To(HaveLen(1))
 	s.Expect(standby.Classes[0].Controllers.Enabled()).To(BeEmpty())
 	s.Expect(standby.Classes[0].Controllers.TokenRequestor).NotTo(BeNil())
@@ -332,4 +332,24 @@ func TestGRMAndTheHubDoTheSameWork(t *testing.T) {
 	d, _ = second.look()
 	s.Expect(d.conditions).To(HaveLen(1))
 	s.Expect(d.specs).To(Equal(after.specs))
+}
+
+// The example of a configuration that comes with a resource manager says everything that it can be told.
+func TestGRMsExampleIsConverted(t *testing.T) {
+	s := &space{WithT: NewWithT(t), t: t, ctx: t.Context(), name: "shoot--foo--bar"}
+	example := filepath.Join(filepath.Dir(grmBinary(s)), "example.yaml")
+	seed := &configv1alpha1.HubConfiguration{}
+	s.convert(example, seed)
+	s.Expect(seed.Classes[0].Target.Type).To(Equal(configv1alpha1.TargetSource))
+
+	content, err := os.ReadFile(example)
+	s.Expect(err).NotTo(HaveOccurred())
+	ofShoot := filepath.Join(t.TempDir(), "shoot.yaml")
+	s.Expect(os.WriteFile(ofShoot, append(content, "\ntargetClientConnection: {kubeconfig: /kubeconfig}\n"...), 0o600)).To(Succeed())
+	shoots, tc := &configv1alpha1.HubConfiguration{}, &hubv1alpha1.TargetCluster{}
+	s.convert(ofShoot, shoots)
+	s.convert(ofShoot, tc, "--target-cluster", "target")
+	s.Expect(shoots.Classes[0].Controllers.Enabled()).To(ConsistOf("garbageCollector", "csrApprover", "tokenRequestor", "networkPolicy",
+		"nodeCriticalComponents", "nodeAgentReconciliationDelay", "nodeHighAvailability"))
+	s.Expect(tc.Spec.Controllers.Enabled()).To(ConsistOf(shoots.Classes[0].Controllers.Enabled()))
 }

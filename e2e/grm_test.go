@@ -23,7 +23,7 @@ import (
 )
 
 // grmVariable names the binary of a Gardener resource manager; "make e2e-grm" sets it. Its definition of
-// ManagedResources lies beside it.
+// ManagedResources and its example of a configuration lie beside it.
 const grmVariable = "TRELLIS_E2E_GRM"
 
 // grmConfig is that of the instance of a shoot, but that its Lease and its health checks are faster.
