@@ -7,9 +7,12 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/app"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/hack/helm"
 )
 
@@ -64,5 +67,36 @@ func TestValuesForASeedOfGardenerAreLinted(t *testing.T) {
 		cli := helm.ForTest(t)
 		_, err := cli.Run(t.Context(), values, "lint", "--strict", cli.Chart())
 		NewWithT(t).Expect(err).NotTo(HaveOccurred(), name)
+	}
+}
+
+// What "trellisctl config convert" makes of the configurations that Gardener has are values of the chart, and those of shoots say
+// the same as the values above, but for what belongs to a webhook.
+func TestConvertedConfigurationsAreValues(t *testing.T) {
+	const folder = "../../cmd/trellisctl/convert/testdata/"
+	values, _ := valuesOfGardener(t)
+	want := config(t, render(t, values)).Classes[0].Controllers
+	for name, args := range map[string][]string{
+		"shoot": {"-f", folder + "shoot.yaml"}, "shoot on standby": {"-f", folder + "shoot.yaml", "--standby"},
+		"seed": {"-f", folder + "seed.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			streams, _, out, errOut := genericiooptions.NewTestIOStreams()
+			args := append([]string{"config", "convert", "--values", "--hub-namespace", release}, args...)
+			code := app.Run(t.Context(), cli.NewEnv(streams), app.Name, args)
+			g.Expect(code).To(Equal(cli.ExitOK), "%s", errOut)
+			converted := config(t, render(t, out.String()))
+			g.Expect(converted.Classes).To(HaveLen(1))
+			got := converted.Classes[0].Controllers
+			switch name {
+			case "shoot":
+				got.NodeHighAvailability = nil
+				want.TokenRequestor.Audiences = nil // the default
+				g.Expect(got).To(Equal(want))
+			case "shoot on standby":
+				g.Expect(got.Enabled()).To(BeEmpty())
+			}
+		})
 	}
 }
