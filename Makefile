@@ -181,7 +181,9 @@ grm: $(GRM) ## Build the Gardener resource manager that "make e2e-grm" needs int
 $(GRM): hack/grm/go.mod hack/grm/go.sum
 	@echo "building $(@F), which takes a few minutes"
 	@mkdir -p $(@D)
-	@cp -f "$$($(GO) -C hack/grm mod download -json $(GRM_MODULE) | awk -F'"' '$$2 == "Dir" {print $$4}')"/example/resource-manager/10-crd-resources.gardener.cloud_managedresources.yaml $(@D)/crd.yaml
+	@examples="$$($(GO) -C hack/grm mod download -json $(GRM_MODULE) | awk -F'"' '$$2 == "Dir" {print $$4}')/example/resource-manager" && \
+		cp -f "$$examples/10-crd-resources.gardener.cloud_managedresources.yaml" $(@D)/crd.yaml && \
+		cp -f "$$examples/10-componentconfig.yaml" $(@D)/example.yaml
 	@CGO_ENABLED=0 GOWORK=off $(GO) -C hack/grm build -ldflags "-s -w" -o $(abspath $@) $(GRM_MODULE)/cmd/$(@F)
 	@touch $@
 

@@ -23,7 +23,7 @@ import (
 )
 
 // grmVariable names the binary of a Gardener resource manager; "make e2e-grm" sets it. Its definition of
-// ManagedResources lies beside it.
+// ManagedResources and its example of a configuration lie beside it.
 const grmVariable = "TRELLIS_E2E_GRM"
 
 // grmConfig is that of the instance of a shoot, but that its Lease and its health checks are faster.
@@ -52,7 +52,7 @@ controllers:
   resourceClass: %[5]q
   managedResource: {concurrentSyncs: 20, syncPeriod: 1m, alwaysUpdate: true}
   health: {concurrentSyncs: 10, syncPeriod: 15s}
-`
+%[10]s`
 
 // The Lease by which a resource manager holds a namespace against the hub, and one that holds nothing.
 const (
@@ -66,14 +66,16 @@ type grm struct {
 	command *exec.Cmd
 	output  *output
 	ended   sync.Once
+	// config is the path of its configuration.
+	config string
 }
 
 // theirDefinition replaces the hub's definition of ManagedResources by theirs, which is what a seed has.
 var theirDefinition sync.Once
 
 // startGRM starts a resource manager of a class that serves the space's namespace and applies to a target, and waits
-// until it leads.
-func (s *space) startGRM(class, lease string, target *testbed.Cluster) *grm {
+// until it leads. Other controllers than those of ManagedResources are lines of its configuration.
+func (s *space) startGRM(class, lease string, target *testbed.Cluster, controllers ...string) *grm {
 	s.t.Helper()
 	s.takeTheirDefinition()
 	dir := s.t.TempDir()
@@ -88,9 +90,9 @@ func (s *space) startGRM(class, lease string, target *testbed.Cluster) *grm {
 	write("tls.key", key)
 	probes := freePort(s)
 	config := write("config.yaml", fmt.Appendf(nil, grmConfig, write("source", source.Kubeconfig()), s.name, write("target", target.Kubeconfig()),
-		lease, class, freePort(s), probes, freePort(s), dir))
+		lease, class, freePort(s), probes, freePort(s), dir, below(controllers)))
 
-	m := &grm{command: exec.Command(grmBinary(s), "--config", config), output: &output{}}
+	m := &grm{command: exec.Command(grmBinary(s), "--config", config), output: &output{}, config: config}
 	m.command.Stdout, m.command.Stderr = m.output, m.output
 	s.Expect(m.command.Start()).To(Succeed())
 	s.t.Cleanup(func() {
@@ -113,6 +115,14 @@ func (s *space) startGRM(class, lease string, target *testbed.Cluster) *grm {
 	}).Should(Succeed(), func() string { return m.output.String() })
 	s.Eventually(func() string { return s.holder(lease) }).ShouldNot(BeEmpty(), func() string { return m.output.String() })
 	return m
+}
+
+// below indents lines, to be put below a key.
+func below(lines []string) (text string) {
+	for _, line := range lines {
+		text += "  " + line + "\n"
+	}
+	return text
 }
 
 // grmBinary is the path of a resource manager.

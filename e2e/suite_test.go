@@ -36,7 +36,9 @@ func run(m *testing.M) int {
 	clusters, err := testbed.StartSource(context.Background(),
 		controlplane.Options{Name: "source", Audit: true},
 		controlplane.Options{Name: "east", Audit: true},
-		controlplane.Options{Name: "west", Audit: true, ControllerManager: true, Scheduler: true, Kwok: true, Nodes: 1},
+		controlplane.Options{Name: "west", Audit: true, ControllerManager: true, Scheduler: true, Kwok: true, Nodes: 1,
+			// As API servers of shoots, it takes tokens for Gardener's components.
+			ExtraAPIServerArgs: []string{"--api-audiences=https://kubernetes.default.svc.cluster.local,gardener"}},
 	)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -6,18 +6,13 @@
 //
 // # How it works
 //
-// Load reads the YAML into a tree and decodes the tree against the types by reflection (decode.go). It does not use a
-// standard decoder, because those stop at the first fault, report a misspelt key without its position or a suggestion,
-// and accept keys in any case. Then come defaults (defaults.go) and validation (validation.go). All faults of all three
-// steps are returned together, each with the path of its field.
+// Load decodes the YAML against the types (package strictyaml). Then come defaults (defaults.go) and validation
+// (validation.go). All faults of all three steps are returned together, each with the path of its field.
 //
 // # Trade-offs
 //
 // The zero value of a field always means its default, which is documented at the field. If zero is a meaningful value,
 // the field is a pointer.
-//
-// Anchors, aliases and merge keys of YAML are rejected: with them, a path would not identify the position of a fault,
-// and documents could expand without bound.
 //
 // There is no conversion and no registration in a scheme: the file is read by this program only.
 //

@@ -1,16 +1,6 @@
 package v1alpha1
 
-import (
-	"fmt"
-	"maps"
-	"reflect"
-	"regexp"
-	"slices"
-	"strings"
-
-	"go.yaml.in/yaml/v3"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-)
+import "strings"
 
 // synonyms are alternative spellings of keys, by their paths. The documentation and the example file of Gardener's
 // resource manager use the plural, its decoder knows only the singular; here both are valid. Its documentation calls the
@@ -35,6 +25,8 @@ var foreign = map[string]string{
 	"controllers.nodeAgentReconciliationDelay":    ofClasses,
 	"controllers.nodeCriticalComponents":          ofClasses,
 	"controllers.resourceClass":                   "a hub can have several classes, see classes",
+	"controllers.rootCAPublisher":                 "kube-controller-manager publishes the authority of the API server in every namespace",
+	"controllers.secret":                          "Secrets of ManagedResources are watched, they need no workers",
 	"controllers.tokenInvalidator":                ofClasses,
 	"controllers.tokenRequestor":                  ofClasses,
 	"controllers.tokenValidator":                  ofClasses,
@@ -61,60 +53,13 @@ const (
 	manyNamespaces = "the hub serves all namespaces that have a registration or match a class's namespaceSelector"
 )
 
-// unknownKey explains a key that the configuration does not have.
-func unknownKey(key *yaml.Node, path *field.Path, known map[string]reflect.Value) *field.Error {
-	if explanation, ok := foreign[pathWithSynonyms(path)]; ok {
-		return field.Forbidden(path, fmt.Sprintf(
-			"this key of gardener-resource-manager is not supported (line %d): %s", key.Line, explanation))
-	}
-	return field.Forbidden(path, fmt.Sprintf(
-		"unknown key (line %d); the nearest known one is %q", key.Line, nearest(key.Value, slices.Sorted(maps.Keys(known)))))
-}
-
-// index is one of a list in a path.
-var index = regexp.MustCompile(`\[[0-9]+\]`)
-
-// pathWithSynonyms is a path without the numbers in indexes, with the names that its synonyms stand for.
-func pathWithSynonyms(path *field.Path) string {
-	name := withoutIndexes(path)
-	for written, meant := range synonyms {
-		if rest, ok := strings.CutPrefix(name, written); ok && (rest == "" || rest[0] == '.') {
-			return written[:strings.LastIndexByte(written, '.')+1] + meant + rest
+// WhyForeign explains why the hub does not have a key of the configuration of Gardener's resource manager, by its path
+// without the numbers in indexes, or by that of a key above it; empty for a key that it has.
+func WhyForeign(path string) string {
+	for ; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
+		if explanation, ok := foreign[path]; ok {
+			return explanation
 		}
 	}
-	return name
-}
-
-func withoutIndexes(path *field.Path) string { return index.ReplaceAllString(path.String(), "[]") }
-
-// nearest returns the candidate with the smallest edit distance to a word, the first one of several. Case does not
-// count.
-func nearest(word string, candidates []string) string {
-	return slices.MinFunc(candidates, func(a, b string) int {
-		return editDistance(word, a) - editDistance(word, b)
-	})
-}
-
-// editDistance is the Levenshtein distance of two words. Words longer than any key are cut, which bounds the cost of a
-// huge key.
-func editDistance(a, b string) int {
-	const longest = 64
-	a, b = strings.ToLower(a[:min(len(a), longest)]), strings.ToLower(b)
-
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
+	return ""
 }

@@ -164,6 +164,8 @@ func TestOutput(t *testing.T) {
 		"status-refused":        "status mr addons",
 		"status-no-target":      "status mr strange",
 		"suspended-reconcile":   "reconcile mr suspended",
+		"config-convert-bad":    "config convert -f -",
+		"config-typo":           "config covert",
 		"options":               "options",
 		"typo":                  "stats mr addons",
 		"typo-below":            "cluster lst",
@@ -192,9 +194,11 @@ func TestCompletion(t *testing.T) {
 		"status mr addons -o |":       "json yaml wide name",
 		"diff -f - --name |":          "addons strange stuck suspended well",
 		"pack -f - --name addons --for-cluster |": "shoot-a shoot-b",
-		"pack |":        "",
-		"cluster |":     "add describe list remove rotate",
-		"cluster add |": "",
+		"pack |":                            "",
+		"config |":                          "convert",
+		"config convert --target-cluster |": "shoot-a shoot-b",
+		"cluster |":                         "add describe list remove rotate",
+		"cluster add |":                     "",
 		"cluster add x --from-kubeconfig x --wait |": "",
 		"cluster describe |":                         "shoot-a shoot-b",
 		"cluster rotate shoot-a |":                   "",
@@ -273,13 +277,13 @@ func TestEveryCommandHasTheFormatsForPrograms(t *testing.T) {
 		}
 	}
 	walk(app.New(cli.NewEnv(streams), app.Name))
-	NewWithT(t).Expect(looked).To(Equal(15))
+	NewWithT(t).Expect(looked).To(Equal(16))
 }
 
 func TestTheReferenceIsComplete(t *testing.T) {
 	g := NewWithT(t)
 	page := string(app.Reference())
-	for _, command := range []string{"cluster add", "cluster remove", "pack", "unpack", "status", "tree", "diff", "why", "events", "reconcile", "suspend", "resume"} {
+	for _, command := range []string{"cluster add", "cluster remove", "pack", "unpack", "status", "tree", "diff", "why", "events", "reconcile", "suspend", "resume", "config convert"} {
 		g.Expect(page).To(ContainSubstring("\n## " + command + "\n"))
 	}
 	g.Expect(page).NotTo(ContainSubstring(os.Getenv("HOME") + "/"))

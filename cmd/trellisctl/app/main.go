@@ -18,6 +18,7 @@ import (
 
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cluster"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/convert"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/diff"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/explain"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/inspect"
@@ -100,7 +101,7 @@ func New(env *cli.Env, name string) *cobra.Command {
 		"content":  {pack.New(env), pack.NewUnpack(env)},
 		"look": {inspect.NewStatus(env), inspect.NewTree(env), diff.New(env), explain.NewWhy(env),
 			explain.NewEvents(env)},
-		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env)},
+		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env), convert.New(env)},
 	} {
 		for _, command := range commands {
 			command.GroupID = id

@@ -1,8 +1,11 @@
-package v1alpha1
+package strictyaml
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,11 +16,34 @@ import (
 
 const mergeTag = "!!merge"
 
-// decode sets value to the content of a node of the YAML tree and adds every fault below the node to faults. A value
-// with a fault is not changed, so that defaulting and validation can continue. A null changes nothing.
-func decode(node *yaml.Node, value reflect.Value, path *field.Path, faults *field.ErrorList) {
+// Lines are the lines of the keys of a file, by their paths as they are written.
+type Lines map[string]int
+
+// Decode reads a file into a struct, by the JSON names of its fields, and returns the lines of its keys and every fault.
+// What has no fault is in the struct then. The error is about a file that is no YAML, or not one mapping of keys to
+// values.
+func Decode(data []byte, into any, keys Keys) (Lines, field.ErrorList, error) {
+	root, err := parse(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := decoder{keys: keys, lines: Lines{}}
+	d.decode(root, reflect.ValueOf(into).Elem(), nil)
+	return d.lines, d.faults, nil
+}
+
+// decoder decodes a tree, and collects every fault and the line of every key in it.
+type decoder struct {
+	keys   Keys
+	faults field.ErrorList
+	lines  Lines
+}
+
+// decode sets value to the content of a node of the YAML tree. A value with a fault is not changed, so that defaulting
+// and validation can continue. A null changes nothing.
+func (d *decoder) decode(node *yaml.Node, value reflect.Value, path *field.Path) {
 	if node.Kind == yaml.AliasNode || node.Anchor != "" {
-		*faults = append(*faults, field.Forbidden(path,
+		d.faults = append(d.faults, field.Forbidden(path,
 			fmt.Sprintf("anchors and aliases are not supported (line %d)", node.Line)))
 		return
 	}
@@ -30,62 +56,62 @@ func decode(node *yaml.Node, value reflect.Value, path *field.Path, faults *fiel
 		if value.IsNil() {
 			value.Set(reflect.New(value.Type().Elem()))
 		}
-		decode(node, value.Elem(), path, faults)
+		d.decode(node, value.Elem(), path)
 	case isLeaf(value.Type()):
-		decodeLeaf(node, value, path, faults)
+		d.decodeLeaf(node, value, path)
 	case kind == reflect.Struct:
-		decodeStruct(node, value, path, faults)
+		d.decodeStruct(node, value, path)
 	case kind == reflect.Map:
-		decodeMap(node, value, path, faults)
+		d.decodeMap(node, value, path)
 	default:
-		decodeSlice(node, value, path, faults)
+		d.decodeSlice(node, value, path)
 	}
 }
 
-func decodeStruct(node *yaml.Node, value reflect.Value, path *field.Path, faults *field.ErrorList) {
-	if !expect(node, yaml.MappingNode, "keys and values", path, faults) {
+func (d *decoder) decodeStruct(node *yaml.Node, value reflect.Value, path *field.Path) {
+	if !d.expect(node, yaml.MappingNode, "keys and values", path) {
 		return
 	}
 	known := fieldsOf(value)
-	entries(node, path, faults, func(key, content *yaml.Node, path *field.Path) {
+	d.entries(node, path, func(key, content *yaml.Node, path *field.Path) {
 		if f, ok := known[key.Value]; ok {
-			decode(content, f, path, faults)
+			d.decode(content, f, path)
 		} else {
-			*faults = append(*faults, unknownKey(key, path, known))
+			d.faults = append(d.faults, d.keys.unknown(key, path, known))
 		}
 	})
 }
 
-func decodeMap(node *yaml.Node, value reflect.Value, path *field.Path, faults *field.ErrorList) {
-	if !expect(node, yaml.MappingNode, "keys and values", path, faults) {
+func (d *decoder) decodeMap(node *yaml.Node, value reflect.Value, path *field.Path) {
+	if !d.expect(node, yaml.MappingNode, "keys and values", path) {
 		return
 	}
 	value.Set(reflect.MakeMap(value.Type()))
-	entries(node, path, faults, func(key, content *yaml.Node, path *field.Path) {
+	d.entries(node, path, func(key, content *yaml.Node, path *field.Path) {
 		element := reflect.New(value.Type().Elem()).Elem()
-		decode(content, element, path, faults)
+		d.decode(content, element, path)
 		value.SetMapIndex(reflect.ValueOf(key.Value), element)
 	})
 }
 
-func decodeSlice(node *yaml.Node, value reflect.Value, path *field.Path, faults *field.ErrorList) {
-	if !expect(node, yaml.SequenceNode, "a list", path, faults) {
+func (d *decoder) decodeSlice(node *yaml.Node, value reflect.Value, path *field.Path) {
+	if !d.expect(node, yaml.SequenceNode, "a list", path) {
 		return
 	}
 	value.Set(reflect.MakeSlice(value.Type(), len(node.Content), len(node.Content)))
 	for i, content := range node.Content {
-		decode(content, value.Index(i), path.Index(i), faults)
+		d.decode(content, value.Index(i), path.Index(i))
 	}
 }
 
 // decodeLeaf converts to JSON, because the types of Kubernetes implement json.Unmarshaler.
-func decodeLeaf(node *yaml.Node, value reflect.Value, path *field.Path, faults *field.ErrorList) {
-	if !expect(node, yaml.ScalarNode, "a single value", path, faults) {
+func (d *decoder) decodeLeaf(node *yaml.Node, value reflect.Value, path *field.Path) {
+	if !d.expect(node, yaml.ScalarNode, "a single value", path) {
 		return
 	}
 
 	invalid := func() {
-		*faults = append(*faults, field.TypeInvalid(path, node.Value,
+		d.faults = append(d.faults, field.TypeInvalid(path, node.Value,
 			fmt.Sprintf("must be %s (line %d)", describeType(value.Type()), node.Line)))
 	}
 	var plain any
@@ -107,25 +133,25 @@ func decodeLeaf(node *yaml.Node, value reflect.Value, path *field.Path, faults *
 }
 
 // entries calls f for each key of a mapping. A duplicate is a fault; different spellings of one key count as the same.
-func entries(node *yaml.Node, path *field.Path, faults *field.ErrorList,
-	f func(key, content *yaml.Node, path *field.Path)) {
+func (d *decoder) entries(node *yaml.Node, path *field.Path, f func(key, content *yaml.Node, path *field.Path)) {
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, content := node.Content[i], node.Content[i+1]
 		if key.Kind != yaml.ScalarNode || key.Tag == mergeTag || key.Anchor != "" {
-			*faults = append(*faults, field.Forbidden(path, fmt.Sprintf("keys have to be plain words (line %d)", key.Line)))
+			d.faults = append(d.faults, field.Forbidden(path, fmt.Sprintf("keys have to be plain words (line %d)", key.Line)))
 			continue
 		}
 
 		written := key.Value
 		path := child(path, written)
-		if name, ok := synonyms[withoutIndexes(path)]; ok {
+		d.lines[path.String()] = key.Line
+		if name, ok := d.keys.Synonyms[withoutIndexes(path)]; ok {
 			renamed := *key
 			renamed.Value = name
 			key = &renamed
 		}
 		if seen[key.Value] {
-			*faults = append(*faults, &field.Error{Type: field.ErrorTypeDuplicate, Field: path.String(), BadValue: written,
+			d.faults = append(d.faults, &field.Error{Type: field.ErrorTypeDuplicate, Field: path.String(), BadValue: written,
 				Detail: fmt.Sprintf("the key is there more than once (line %d)", key.Line)})
 			continue
 		}
@@ -158,11 +184,11 @@ func isLeaf(t reflect.Type) bool {
 	return !slices.Contains([]reflect.Kind{reflect.Struct, reflect.Map, reflect.Slice, reflect.Pointer}, t.Kind())
 }
 
-func expect(node *yaml.Node, kind yaml.Kind, what string, path *field.Path, faults *field.ErrorList) bool {
+func (d *decoder) expect(node *yaml.Node, kind yaml.Kind, what string, path *field.Path) bool {
 	if node.Kind == kind {
 		return true
 	}
-	*faults = append(*faults, field.TypeInvalid(path, describe(node),
+	d.faults = append(d.faults, field.TypeInvalid(path, describe(node),
 		fmt.Sprintf("must be %s (line %d)", what, node.Line)))
 	return false
 }
@@ -201,4 +227,26 @@ func describeType(t reflect.Type) string {
 	default:
 		return `a duration such as "30s" or "5m"`
 	}
+}
+
+// parse returns the root mapping of the only document in data.
+func parse(data []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var document, next yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, errors.New("it is empty")
+	} else if err != nil {
+		return nil, err
+	}
+	if err := decoder.Decode(&next); err == nil {
+		return nil, errors.New("it has more than one document")
+	} else if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("it has to be a mapping of keys to values, but is %s", describe(root))
+	}
+	return root, nil
 }
