@@ -21,7 +21,8 @@ func newCriticalComponents(_ context.Context, t *term) (controller, error) {
 				ConcurrentSyncs: int(*own.ConcurrentSyncs), Backoff: own.Backoff.Duration,
 			}, true
 		},
-		Follow: t.Settings.FollowControllers,
+		Follow:  t.Settings.FollowControllers,
+		Metrics: t.Metrics.Nodes,
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says which controller

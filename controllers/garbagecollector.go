@@ -19,8 +19,9 @@ func newGarbageCollector(_ context.Context, t *term) (controller, error) {
 			}
 			return garbagecollector.Settings{SyncPeriod: own.SyncPeriod.Duration}, true
 		},
-		Follow: t.Settings.FollowControllers,
-		Clock:  t.Clock,
+		Follow:  t.Settings.FollowControllers,
+		Clock:   t.Clock,
+		Metrics: t.Metrics.Garbage,
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says which controller

@@ -7,9 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/criticalcomponents"
 	"github.com/trellis-hub/trellis/controllers/csrapprover"
+	"github.com/trellis-hub/trellis/controllers/garbagecollector"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
+	"github.com/trellis-hub/trellis/controllers/networkpolicy"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/tokenrequestor"
 	"github.com/trellis-hub/trellis/engine/bundle"
@@ -21,7 +24,9 @@ import (
 func MetricDefinitions() []*metrics.Definition {
 	return slices.Concat(targetcluster.MetricDefinitions.All(), multicluster.MetricDefinitions.All(),
 		managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All(),
-		tokenrequestor.MetricDefinitions.All(), csrapprover.MetricDefinitions.All())
+		tokenrequestor.MetricDefinitions.All(), csrapprover.MetricDefinitions.All(),
+		garbagecollector.MetricDefinitions.All(), criticalcomponents.MetricDefinitions.All(),
+		networkpolicy.MetricDefinitions.All())
 }
 
 // Metrics take the figures of controllers in all terms. Make them with NewMetrics.
@@ -34,6 +39,10 @@ type Metrics struct {
 	// Tokens are those of the token requestor, and Certificates those of the CSR approver.
 	Tokens       *tokenrequestor.Metrics
 	Certificates *csrapprover.Metrics
+	// Garbage are those of the garbage collector, Nodes those of critical components, Policies those of network policies.
+	Garbage  *garbagecollector.Metrics
+	Nodes    *criticalcomponents.Metrics
+	Policies *networkpolicy.Metrics
 }
 
 // NewMetrics registers the metrics.
@@ -54,8 +63,21 @@ func NewMetrics(registerer prometheus.Registerer, config *configv1alpha1.HubConf
 	if err != nil {
 		return nil, fmt.Errorf("metrics of the CSR approver: %w", err)
 	}
+	garbage, err := garbagecollector.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the garbage collector: %w", err)
+	}
+	nodes, err := criticalcomponents.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of critical components: %w", err)
+	}
+	policies, err := networkpolicy.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of network policies: %w", err)
+	}
 	resources := managedresource.NewMetrics(registerer, config.Metrics.TargetHistograms)
 	return &Metrics{
 		Resources: resources, Queues: queues, Targets: targets, Tokens: tokens, Certificates: certificates,
+		Garbage: garbage, Nodes: nodes, Policies: policies,
 	}, nil
 }

@@ -31,7 +31,8 @@ func newNetworkPolicy(_ context.Context, t *term) (controller, error) {
 			}
 			return settings, true
 		},
-		Follow: t.Settings.FollowControllers,
+		Follow:  t.Settings.FollowControllers,
+		Metrics: t.Metrics.Policies,
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says which controller

@@ -64,6 +64,8 @@ type Options struct {
 	Settings func(clustercache.Status) (Settings, bool)
 	// Follow tells of targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
+	// Metrics takes figures. Nil: nobody does.
+	Metrics *Metrics
 }
 
 // New returns a controller that does nothing until it is started.
@@ -100,6 +102,7 @@ func waiting(name types.NamespacedName, _, value any) []types.NamespacedName {
 type reconciler struct {
 	settings func(clustercache.Status) (Settings, bool)
 	clock    clock.PassiveClock
+	metrics  *Metrics
 	reported *lru.Cache // the faults that were reported last
 
 	mu sync.Mutex
@@ -109,7 +112,7 @@ type reconciler struct {
 
 func newReconciler(options Options) *reconciler {
 	r := &reconciler{
-		settings: options.Settings, clock: options.Environment.Clock, reported: lru.New(maxReported),
+		settings: options.Settings, clock: options.Environment.Clock, metrics: options.Metrics, reported: lru.New(maxReported),
 		told: map[clustercache.ClusterKey]map[string]news{},
 	}
 	if r.clock == nil {
@@ -118,8 +121,12 @@ func newReconciler(options Options) *reconciler {
 	return r
 }
 
+// Engage implements multicluster.Engager.
+func (r *reconciler) Engage(status clustercache.Status) { r.metrics.engage(status.Cluster, r.clock) }
+
 // Forget implements multicluster.Forgetter.
 func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
+	r.metrics.forget(cluster)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.told, cluster)
@@ -146,6 +153,7 @@ func (r *reconciler) Reconcile(
 		return reconcile.Result{}, nil
 	}
 
+	r.metrics.waits(target.Key(), node)
 	missing, err := look(ctx, target.Client, node)
 	if err != nil {
 		err = fmt.Errorf("critical components of Node %s: %w", untrusted.Name(node.Name), err)

@@ -44,6 +44,8 @@ type Options struct {
 	MinimumLifetime *time.Duration
 	// Clock tells the age of objects. Default: the real one.
 	Clock clock.PassiveClock
+	// Metrics takes figures. Nil: nobody does.
+	Metrics *Metrics
 
 	// pageSize is how many objects are listed at a time. Default 500.
 	pageSize int64
@@ -125,8 +127,15 @@ func (c *collector) Reconcile(
 	return reconcile.Result{RequeueAfter: settings.SyncPeriod}, nil
 }
 
+// Engage implements multicluster.Engager.
+func (c *collector) Engage(status clustercache.Status) {
+	settings, _ := c.Settings(status)
+	c.Metrics.engage(status.Cluster, settings.SyncPeriod, c.Clock)
+}
+
 // Forget implements multicluster.Forgetter.
 func (c *collector) Forget(key clustercache.ClusterKey) {
+	c.Metrics.forget(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.targets, key)

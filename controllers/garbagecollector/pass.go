@@ -100,6 +100,8 @@ func (p *pass) run(ctx context.Context) error {
 		err = p.sweep(ctx)
 	}
 	switch {
+	case err == nil:
+		p.Metrics.passed(p.target.Key())
 	case errors.Is(err, errGone):
 		p.warn("GarbageCollectionSkipped", err)
 		p.target.Log.Info("Garbage is not collected", "reason", err.Error())

@@ -40,6 +40,8 @@ type Options struct {
 	Settings func(clustercache.Status) (Settings, bool)
 	// Follow tells of targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
+	// Metrics takes figures. Nil: nobody does.
+	Metrics *Metrics
 }
 
 // New returns a controller that writes nothing until it is started.
@@ -49,7 +51,7 @@ func New(options Options) (*multicluster.Controller, error) {
 	}
 	r := &reconciler{
 		watches: newWatches(options.Settings), settings: options.Settings, clock: options.Environment.Clock,
-		memories: memories{all: map[clustercache.ClusterKey]*memory{}},
+		memories: memories{all: map[clustercache.ClusterKey]*memory{}}, metrics: options.Metrics,
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
@@ -102,12 +104,19 @@ type reconciler struct {
 	settings   func(clustercache.Status) (Settings, bool)
 	clock      clock.PassiveClock
 	memories   memories
+	metrics    *Metrics
 	// Changes of policies and of pods, in all targets.
 	policyChanges, podChanges atomic.Int64
 }
 
+// Engage implements multicluster.Engager.
+func (r *reconciler) Engage(status clustercache.Status) { r.metrics.engage(status.Cluster) }
+
 // Forget implements multicluster.Forgetter.
-func (r *reconciler) Forget(cluster clustercache.ClusterKey) { r.memories.forget(cluster) }
+func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
+	r.metrics.forget(cluster)
+	r.memories.forget(cluster)
+}
 
 // run is one run in a target.
 type run struct {
@@ -142,6 +151,7 @@ func (r *reconciler) Reconcile(
 	}
 	if name.Namespace != "" {
 		pause, err := w.service(ctx, name)
+		r.metrics.ran(target.Key(), name, err)
 		return reconcile.Result{RequeueAfter: pause}, err
 	}
 	about, what, _ := strings.Cut(name.Name, "/")
