@@ -13,13 +13,7 @@ func newCriticalComponents(_ context.Context, t *term) (controller, error) {
 	components, err := criticalcomponents.New(criticalcomponents.Options{
 		Environment: t.inTargets(criticalcomponents.Name),
 		Settings: func(target clustercache.Status) (criticalcomponents.Settings, bool) {
-			own := t.Settings.Controllers(target).NodeCriticalComponents
-			if own == nil {
-				return criticalcomponents.Settings{}, false
-			}
-			return criticalcomponents.Settings{
-				ConcurrentSyncs: int(*own.ConcurrentSyncs), Backoff: own.Backoff.Duration,
-			}, true
+			return criticalcomponents.SettingsOf(t.Settings.Controllers(target).NodeCriticalComponents)
 		},
 		Follow:  t.Settings.FollowControllers,
 		Metrics: t.Metrics.Nodes,

@@ -49,6 +49,14 @@ type Settings struct {
 	Backoff time.Duration
 }
 
+// SettingsOf are those of a target whose Nodes are looked at as own says. Nil: they are not.
+func SettingsOf(own *hubv1alpha1.NodeCriticalComponentsController) (settings Settings, on bool) {
+	if own == nil {
+		return Settings{}, false
+	}
+	return Settings{ConcurrentSyncs: int(*own.ConcurrentSyncs), Backoff: own.Backoff.Duration}, true
+}
+
 func (s Settings) backoff() time.Duration {
 	if s.Backoff <= 0 {
 		return defaultBackoff
@@ -148,7 +156,7 @@ func (r *reconciler) Reconcile(
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("reading Node %s: %w", untrusted.Name(name.Name), err)
 	}
-	if !slices.ContainsFunc(node.Spec.Taints, isOurs) {
+	if !Waits(node) {
 		r.forget(target.Key(), name.Name)
 		return reconcile.Result{}, nil
 	}
