@@ -175,7 +175,7 @@ func (i *inquiry) classes(ctx context.Context) func(clustercache.Status) []confi
 		"read: %s", key, cli.FirstLine(err.Error()))
 	return func(status clustercache.Status) []configv1alpha1.Class {
 		return []configv1alpha1.Class{{
-			Name: status.Labels[hubv1alpha1.ClassLabel], Target: configv1alpha1.Target{Type: configv1alpha1.TargetNamespace},
+			Name: status.Labels[hubv1alpha1.ClassLabel], Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace},
 		}}
 	}
 }
