@@ -96,6 +96,9 @@ func (w *run) explain(ctx context.Context, name types.NamespacedName) (*State, e
 		}
 	}
 	state.Shortened = desired.Shortened
+	if said := w.memory.said[subject{name, reasonGateway}]; said != "" { // what could not be told, since nothing is written
+		state.Reason, state.Message = reasonGateway, said
+	}
 	existing := map[types.NamespacedName]policy{}
 	for _, key := range w.policiesOf(name) {
 		value, _, _ := w.Objects(w.policies).Lookup(key)
