@@ -18,7 +18,8 @@ import (
 
 // unprovoked are the alerts that no situation here provokes, and why. Their unit tests are all there is.
 var unprovoked = map[string]string{
-	"TrellisLoopStuck": "a loop would have to be stuck in a hub that has no fault",
+	"TrellisLoopStuck":   "a loop would have to be stuck in a hub that has no fault",
+	"TrellisRunsOverdue": "a run would have to go on after its deadline in a hub that has no fault",
 }
 
 // empty are the panels that may have no data after everything that was provoked, and why.

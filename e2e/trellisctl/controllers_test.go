@@ -93,7 +93,7 @@ func TestWhyOfAnAccessSecret(t *testing.T) {
 	p.Eventually(p.reason("access", "access")).Should(BeEmpty())
 	good := p.succeeds("why", "access", "access")
 	p.Expect(good.out).To(And(ContainSubstring("Secret "+p.name+"/access is as it should be"),
-		ContainSubstring(p.name+"/client"), MatchRegexp(`Lifetime: +12h0m0s`), MatchRegexp(`Renewal: +\S+ \(in 9h`),
+		ContainSubstring(p.name+"/client"), MatchRegexp(`Lifetime: +12h0m0s`), MatchRegexp(`Renewal: +\S+ \(in (9|10)h`),
 		MatchRegexp(`Token ends: +\S+ \(in 1[12]h`)))
 
 	annotate(p, source, secret, prefix+"token-expiration-duration", "soon")
