@@ -148,6 +148,10 @@ func TestRightsOfControllersFollowTheClasses(t *testing.T) {
 	}{
 		"none":              {"{}", nil, false},
 		"garbage collector": {"{garbageCollector: {enabled: true}}", nil, false},
+		"network policies":  {"{networkPolicy: {enabled: true}}", nil, false},
+		"nodes": {
+			"{nodeCriticalComponents: {enabled: true}, nodeAgentReconciliationDelay: {enabled: true}}", nil, false,
+		},
 		"token requestor, off": {"{tokenRequestor: {enabled: false}}", []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"patch"}},
 		}, true},
@@ -163,6 +167,22 @@ func TestRightsOfControllersFollowTheClasses(t *testing.T) {
 			g.Expect(roles(t, objects)[role]).To(ConsistOf(append(slices.Clone(roles(t, plain)[role]), test.more...)))
 			_, guarded := objects["ValidatingAdmissionPolicy/trellis-secret-writes"]
 			g.Expect(guarded).To(Equal(test.guarded))
+		})
+	}
+}
+
+// TestRightsOfControllersInTheSource: where the source itself is the target, controllers have the rights of the second identity, which
+// are the operator's business.
+func TestRightsOfControllersInTheSource(t *testing.T) {
+	const class = `{name: seed, target: {type: Source}, namespaceSelector: {}, controllers: `
+	const all = `{garbageCollector: {enabled: true}, networkPolicy: {enabled: true}, nodeCriticalComponents: {enabled: true}, ` +
+		`nodeAgentReconciliationDelay: {enabled: true}}`
+	const rules = `, sourceIdentity: {rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]}`
+	for name, values := range map[string]string{"everything": "", "what the operator says": rules} {
+		t.Run(name, func(t *testing.T) {
+			plain := render(t, "{config: {classes: ["+class+"{}}]}"+values+"}")
+			objects := render(t, "{config: {classes: ["+class+all+"}]}"+values+"}")
+			NewWithT(t).Expect(roles(t, objects)).To(Equal(roles(t, plain)))
 		})
 	}
 }

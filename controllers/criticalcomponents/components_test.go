@@ -6,8 +6,10 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -277,6 +279,33 @@ func TestNODE14_NodeIsLookedAtAgainAfterTheBackoff(t *testing.T) {
 	b.Expect(look(Settings{})).To(Equal(reconcile.Result{RequeueAfter: defaultBackoff}))
 }
 
+// Another backoff counts at once, even if the one before is long.
+func TestNODE14_AnotherBackoffIsFollowed(t *testing.T) {
+	b := newBench(t)
+	d := newDaemonSet("network")
+	shared.A.Create(t, d)
+	var backoff atomic.Int64
+	backoff.Store(int64(time.Hour))
+	follows := make(chan func(clustercache.ClusterKey), 1)
+	b.startWith(Options{
+		Settings: func(status clustercache.Status) (Settings, bool) {
+			return Settings{Backoff: time.Duration(backoff.Load())}, status.Cluster == shared.A.Key
+		},
+		Follow: func(_ context.Context, _ *sync.WaitGroup, changed func(clustercache.ClusterKey)) error {
+			follows <- changed
+			return nil
+		},
+	})
+	node := b.node(shared.A, "n")
+	b.waits(shared.A, node, reasonUnscheduled, "network")
+	shared.A.Delete(t, d)
+	backoff.Store(int64(settings.Backoff))
+	var changed func(clustercache.ClusterKey)
+	b.Eventually(follows).Should(Receive(&changed))
+	changed(shared.A.Key)
+	b.becomesReady(shared.A, "n")
+}
+
 func TestNODE15_EventsSayWhatIsAwaited(t *testing.T) {
 	b := start(t)
 	d := newDaemonSet("driver")
@@ -356,7 +385,7 @@ func TestNODE44_TaintStaysWhileNotEverythingIsSeen(t *testing.T) {
 	b.Expect(shared.Register(t.Context(), weak, kubeconfig)).To(Succeed())
 	b.node(shared.B, "n")
 	b.start(weak)
-	b.Eventually(b.events.Events).Should(Receive(And(HavePrefix("Warning "+reasonUnknown),
+	b.Eventually(b.events.Events).Should(Receive(And(HavePrefix("Warning "+reasonFailed),
 		ContainSubstring("critical components of Node n: listing critical DaemonSets"))))
 	b.Expect(b.taints(shared.B, "n")()).To(ContainElement(nodemarks.CriticalComponentsTaint))
 

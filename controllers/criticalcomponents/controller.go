@@ -12,11 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/controllers/internal/nodemarks"
@@ -34,12 +32,13 @@ const (
 	runTimeout = 30 * time.Second
 	// defaultBackoff is the pause until a Node is looked at again.
 	defaultBackoff = 10 * time.Second
-	// maxReported is how many faults are remembered, of all targets, to report each only once.
-	maxReported = 256
+	// lookRate, a second, and lookBurst bound how often Nodes of one target are looked at: each change of a Node with the
+	// taint is a reason, and a Node may change itself as often as it likes.
+	lookRate, lookBurst = 20, 200
 )
 
-// reasonUnknown is that of an event on a TargetCluster: nobody can tell what a Node waits for.
-const reasonUnknown = "NodeCriticalComponentsUnknown"
+// reasonFailed is that of an event on a TargetCluster: Nodes keep the taint because the hub cannot do what it has to.
+const reasonFailed = "NodeCriticalComponentsFailed"
 
 // Settings are those of one target.
 type Settings struct {
@@ -91,11 +90,34 @@ func New(options Options) (*multicluster.Controller, error) {
 			settings, _ := options.Settings(status)
 			return settings.ConcurrentSyncs
 		}).
+		Paced(lookRate, lookBurst).
 		Timeout(runTimeout)
+	var controller *multicluster.Controller
 	if options.Follow != nil {
-		builder.FollowsSettings(options.Follow)
+		builder.FollowsSettings(func(
+			ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
+		) error {
+			return options.Follow(ctx, work, func(cluster clustercache.ClusterKey) {
+				changed(cluster)
+				lookAgain(controller, cluster)
+			})
+		})
 	}
-	return builder.Complete(newReconciler(options)) //nolint:wrapcheck // it names the controller
+	var err error
+	controller, err = builder.Complete(newReconciler(options))
+	return controller, err //nolint:wrapcheck // it names the controller
+}
+
+// lookAgain has the Nodes of a target looked at that wait: another backoff counts at once, not after the one before.
+func lookAgain(controller *multicluster.Controller, cluster clustercache.ClusterKey) {
+	nodes, _ := controller.Objects(cluster, nodemarks.Nodes)
+	if nodes == nil {
+		return
+	}
+	nodes.Range(func(name types.NamespacedName, value any) bool {
+		controller.Enqueue(cluster, waiting(name, nil, value)...)
+		return true
+	})
 }
 
 // waiting has a Node reconciled that comes or changes, if it has the taint.
@@ -111,7 +133,7 @@ type reconciler struct {
 	settings func(clustercache.Status) (Settings, bool)
 	clock    clock.PassiveClock
 	metrics  *Metrics
-	reported *lru.Cache // the faults that were reported last
+	faults   *multicluster.Faults
 
 	mu sync.Mutex
 	// told is what was said last about each Node that has the taint.
@@ -120,12 +142,13 @@ type reconciler struct {
 
 func newReconciler(options Options) *reconciler {
 	r := &reconciler{
-		settings: options.Settings, clock: options.Environment.Clock, metrics: options.Metrics, reported: lru.New(maxReported),
+		settings: options.Settings, clock: options.Environment.Clock, metrics: options.Metrics,
 		told: map[clustercache.ClusterKey]map[string]news{},
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
 	}
+	r.faults = multicluster.NewFaults(r.clock, reasonFailed, action, errTooMany)
 	return r
 }
 
@@ -135,6 +158,7 @@ func (r *reconciler) Engage(status clustercache.Status) { r.metrics.engage(statu
 // Forget implements multicluster.Forgetter.
 func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
 	r.metrics.forget(cluster)
+	r.faults.Forget(cluster)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.told, cluster)
@@ -146,8 +170,17 @@ func (r *reconciler) Reconcile(
 ) (reconcile.Result, error) {
 	settings, on := r.settings(target.Status)
 	if !on {
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: defaultBackoff}, nil // unless it is disengaged, it is on again by then
 	}
+	result, err := r.lookAt(ctx, target, name, settings)
+	r.faults.Report(target, err)
+	return result, err
+}
+
+// lookAt looks at a Node once.
+func (r *reconciler) lookAt(
+	ctx context.Context, target *multicluster.Target, name types.NamespacedName, settings Settings,
+) (reconcile.Result, error) {
 	node := &corev1.Node{}
 	switch err := target.Client.Get(ctx, name, node); {
 	case apierrors.IsNotFound(err):
@@ -164,9 +197,7 @@ func (r *reconciler) Reconcile(
 	r.metrics.waits(target.Key(), node)
 	missing, err := look(ctx, target.Client, node)
 	if err != nil {
-		err = fmt.Errorf("critical components of Node %s: %w", untrusted.Name(node.Name), err)
-		r.report(target, err)
-		return reconcile.Result{}, err
+		return reconcile.Result{}, fmt.Errorf("critical components of Node %s: %w", untrusted.Name(node.Name), err)
 	}
 	if missing != nil {
 		r.tell(ctx, target, node, *missing)
@@ -193,29 +224,4 @@ func removeTaint(ctx context.Context, c client.Client, node *corev1.Node) error 
 		return fmt.Errorf("removing the taint of Node %s: %w", untrusted.Name(node.Name), err)
 	}
 	return nil
-}
-
-// fault identifies what was reported.
-type fault struct {
-	cluster clustercache.ClusterKey
-	what    string
-}
-
-// report writes one event about a fault that does not go away by itself, on the TargetCluster. The source as a target
-// has none; then there is the log.
-func (r *reconciler) report(target *multicluster.Target, err error) {
-	key := target.Key()
-	lasting := apierrors.IsForbidden(err) || errors.Is(err, errTooMany) || errors.Is(err, untrusted.ErrExceeded)
-	if key.Namespace == "" || !lasting {
-		return
-	}
-	message := untrusted.Message(err.Error())
-	f := fault{key, message}
-	if _, known := r.reported.Get(f); known {
-		return
-	}
-	about := &hubv1alpha1.TargetCluster{}
-	about.Namespace, about.Name = key.Namespace, key.Name
-	target.Warn(about, reasonUnknown, action, message)
-	r.reported.Add(f, nil)
 }

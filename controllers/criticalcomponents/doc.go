@@ -15,7 +15,8 @@
 //
 // The first that is not so is said by an event on the Node, in the target. If all are so, the taint is removed by a
 // patch of the version of the Node that was read. Whether a DaemonSet belongs onto a Node is decided as its controller
-// does: by name, selector, affinity, and the taints that the Node has now.
+// does: by name, selector, affinity, and the taints that the Node has now. When the settings of a target change, its
+// Nodes with the taint are looked at.
 //
 // # Trade-offs
 //
@@ -36,7 +37,7 @@
 //
 // All that is read comes from the target and concerns nothing but this target. More than 500 critical DaemonSets, or
 // pods on a Node, are not looked at; then the taint stays. So it does while something cannot be read. What does not
-// get better by itself is an event on the TargetCluster.
+// get better by itself is an event on the TargetCluster. A Node may change as often as it likes, so looks have a pace.
 //
 // # Rights
 //
@@ -44,4 +45,7 @@
 //
 // In targets: nodes get, list, watch, patch; csinodes (storage.k8s.io) get. In kube-system: pods list, daemonsets
 // (apps) list. In default: events (events.k8s.io) create.
+//
+// Where the source itself is the target, that is the second identity of the chart (trellis-source), which may do
+// everything unless sourceIdentity.rules says less. So the chart grants nothing more for this controller.
 package criticalcomponents

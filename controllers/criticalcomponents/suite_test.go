@@ -66,12 +66,16 @@ func start(t *testing.T) *bench {
 // start starts the controller in some targets until the test ends.
 func (b *bench) start(targets ...clustercache.ClusterKey) {
 	b.t.Helper()
-	controller, err := New(Options{
-		Environment: multicluster.Environment{Clusters: shared.Clusters, Events: b.events},
-		Settings: func(status clustercache.Status) (Settings, bool) {
-			return settings, slices.Contains(targets, status.Cluster)
-		},
-	})
+	b.startWith(Options{Settings: func(status clustercache.Status) (Settings, bool) {
+		return settings, slices.Contains(targets, status.Cluster)
+	}})
+}
+
+// startWith starts the controller with some options until the test ends.
+func (b *bench) startWith(options Options) {
+	b.t.Helper()
+	options.Environment = multicluster.Environment{Clusters: shared.Clusters, Events: b.events}
+	controller, err := New(options)
 	b.Expect(err).NotTo(HaveOccurred())
 	twins.Run(b.t, controller.Start)
 }

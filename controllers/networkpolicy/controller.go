@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // Name is that of the controller, for logs and metrics.
@@ -58,9 +58,9 @@ func New(options Options) (*multicluster.Controller, error) {
 	}
 	builder := multicluster.New(Name, options.Environment).
 		Watches(r.services, ofService).
-		Watches(r.policies, counting(&r.policyChanges, ofPolicy)).
+		Watches(r.policies, ofPolicy).
 		Watches(r.namespaces, ofNamespace).
-		Watches(r.pods, counting(&r.podChanges, ofPod)).
+		Watches(r.pods, ofPod).
 		Watches(r.ingresses, ofIngress).
 		Watches(r.virtualServices, ofVirtualService).
 		Watches(r.gateways, ofGateway).
@@ -90,14 +90,6 @@ func New(options Options) (*multicluster.Controller, error) {
 	return r.controller, err //nolint:wrapcheck // it names the controller
 }
 
-// counting counts changes, so that what was computed before one is not used after it.
-func counting(changes *atomic.Int64, to multicluster.MapFunc) multicluster.MapFunc {
-	return func(name types.NamespacedName, old, value any) []types.NamespacedName {
-		changes.Add(1)
-		return to(name, old, value)
-	}
-}
-
 type reconciler struct {
 	watches
 	controller *multicluster.Controller
@@ -105,8 +97,6 @@ type reconciler struct {
 	clock      clock.PassiveClock
 	memories   memories
 	metrics    *Metrics
-	// Changes of policies and of pods, in all targets.
-	policyChanges, podChanges atomic.Int64
 }
 
 // Engage implements multicluster.Engager.
@@ -126,6 +116,8 @@ type run struct {
 	handled  []labels.Selector // of the namespaces whose Services get policies; empty: of all
 	memory   *memory
 	known    map[*multicluster.Objects]knowledge
+	// told is told what is wrong with Services, instead of anybody else. Nil: there are events.
+	told func(reason, message string)
 }
 
 // Reconcile brings the policies of a Service in line with it, or finds out which Services something else concerns.
@@ -180,29 +172,42 @@ const (
 	notThere knowledge = "notThere" // the target does not have the kind, or it is of no interest
 )
 
-// know returns what can be relied on of each watch, and the first one that the target refuses.
-func (w *run) know() (known map[*multicluster.Objects]knowledge, refused error) {
+// know returns what can be relied on of each watch, and why the first one that stays incomplete does.
+func (w *run) know() (known map[*multicluster.Objects]knowledge, lasting error) {
 	known = map[*multicluster.Objects]knowledge{}
 	for _, watch := range w.watches.all() {
-		subscription := w.Objects(watch.Objects)
-		state := unknown
-		if subscription == nil {
-			if watch.When != nil && !watch.When(w.Status) {
-				state = notThere // else the settings have changed just now
-			}
-		} else if _, _, synced := subscription.Lookup(types.NamespacedName{}); synced {
-			state = complete
-		} else if _, fault := w.controller.Objects(w.Key(), watch.Objects); fault != nil {
-			switch {
-			case watch.optional && meta.IsNoMatchError(fault):
-				state = notThere
-			case apierrors.IsForbidden(fault) && refused == nil:
-				refused = fault
-			}
-		}
+		state, fault := w.stateOf(watch)
 		known[watch.Objects] = state
+		if lasting == nil && isLasting(fault) {
+			lasting = fault
+		}
 	}
-	return known, refused
+	return known, lasting
+}
+
+// stateOf returns what can be relied on of a watch, and what is wrong with it.
+func (w *run) stateOf(watch watched) (knowledge, error) {
+	if watch.wanted != nil && !watch.wanted(w.settings) {
+		return notThere, nil
+	}
+	subscription := w.Objects(watch.Objects)
+	if subscription == nil {
+		return unknown, nil // the settings have changed just now
+	}
+	if _, _, synced := subscription.Lookup(types.NamespacedName{}); synced {
+		return complete, nil
+	}
+	_, fault := w.controller.Objects(w.Key(), watch.Objects)
+	if fault != nil && watch.optional && meta.IsNoMatchError(fault) {
+		return notThere, nil
+	}
+	return unknown, fault
+}
+
+// isLasting tells whether a watch fails for a reason that does not go away by itself.
+func isLasting(fault error) bool {
+	return apierrors.IsForbidden(fault) || errors.Is(fault, clustercache.ErrTooManyObjects) ||
+		errors.Is(fault, untrusted.ErrExceeded)
 }
 
 func hasUnknown(known map[*multicluster.Objects]knowledge) bool {
@@ -237,8 +242,8 @@ func (w *run) complete() bool {
 
 // all has everything reconciled if something has become known that runs have waited for.
 func (w *run) all() {
-	known, refused := w.know()
-	w.report(refused)
+	known, lasting := w.know()
+	w.report(lasting)
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()
 	if hasUnknown(known) {
@@ -263,10 +268,11 @@ func (w *run) all() {
 }
 
 // concernedBy returns the Services for which it matters what a namespace is like: its own ones, those whose selectors
-// match it, and those whose selectors matched it before.
+// match it, and those that have policies in it, because their selectors matched it before.
 func (w *run) concernedBy(name string) (services []types.NamespacedName) {
 	value, _, _ := w.Objects(w.namespaces).Lookup(types.NamespacedName{Name: name})
 	kept, exists := value.(*namespace)
+	matches := map[string]bool{} // by the text of selectors, which many Services share
 	w.Objects(w.services).Range(func(key types.NamespacedName, value any) bool {
 		s, is := value.(*service)
 		if !is {
@@ -280,18 +286,21 @@ func (w *run) concernedBy(name string) (services []types.NamespacedName) {
 		if !selects || !exists {
 			return true
 		}
-		if selectors, err := parseSelectors(text); err == nil && matchesAny(selectors, kept.labels) {
+		if _, known := matches[text]; !known {
+			selectors, err := parseSelectors(text)
+			matches[text] = err == nil && matchesAny(selectors, kept.labels)
+		}
+		if matches[text] {
 			services = append(services, key)
 		}
 		return true
 	})
-	w.memory.mu.Lock()
-	defer w.memory.mu.Unlock()
-	for service, clients := range w.memory.clients {
-		if slices.Contains(clients, name) {
-			services = append(services, service)
+	w.Objects(w.policies).Range(func(key types.NamespacedName, value any) bool {
+		if kept, is := value.(policy); is && key.Namespace == name && kept.service.Name != "" {
+			services = append(services, kept.service)
 		}
-	}
+		return true
+	})
 	return distinctNames(services)
 }
 
@@ -322,7 +331,7 @@ func (w *run) clientKeys(namespace string) []string {
 
 // clientsIn are the labels of clients in each namespace. The result is shared.
 func (w *run) clientsIn() map[string]map[string]struct{} {
-	changes := w.podChanges.Load()
+	changes := w.Changes(w.pods)
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()
 	found, _ := w.memory.inPods.get(changes, func() (map[string]map[string]struct{}, bool) {
@@ -348,7 +357,7 @@ func (w *run) clientsIn() map[string]map[string]struct{} {
 
 // policiesOf returns the policies that belong to a Service. The result is shared.
 func (w *run) policiesOf(service types.NamespacedName) []types.NamespacedName {
-	changes := w.policyChanges.Load()
+	changes := w.Changes(w.policies)
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()
 	owned, _ := w.memory.owned.get(changes, func() (map[types.NamespacedName][]types.NamespacedName, bool) {

@@ -15,11 +15,15 @@
 // because it does not exist.
 //
 // Requests that are not about a Service are about a namespace, the pods of one, or a gateway. Their runs find out which
-// Services they concern. For that, the namespaces of clients are remembered that each Service had in its last run.
+// Services they concern: those whose selectors match a namespace, and those that have policies in it.
 //
 // Nothing is done before all watches of a target are complete. Kinds that the target does not have, as Istio's, are
-// taken for empty until it has them. A watch that is refused stops all work in the target, and its TargetCluster gets
-// an event.
+// taken for empty until it has them. A watch that is refused, or would show too much, stops all work in the target, and
+// its TargetCluster gets an event.
+//
+// Somebody in the target may undo each write. So the policies of a target are written at a bounded rate, and those of
+// one Service are brought in line once in a while. What is not written yet is written after a pause, in which no worker
+// waits. The pace of runs (Paced) is no bound for that: most of them write nothing, and one may write thousands.
 //
 // # Names
 //
@@ -27,7 +31,7 @@
 // differ in more, the later one has a hash at the end of its name. A policy of another Service is never changed: its
 // name can be the same, because names consist of names with hyphens. The Service gets an event then, and its run is
 // tried again with backoff. The same holds for a policy without the labels, unless its description says that it has
-// merely lost them.
+// merely lost them. Before a policy is deleted, it is read once more: one that has lost the labels stays.
 //
 // # Trust
 //
@@ -55,4 +59,7 @@
 // namespaces list, watch; pods list (and watch with OnlyWithClientPods); networkpolicies (networking.k8s.io) get,
 // list, watch, create, patch, delete; ingresses (networking.k8s.io) list, watch with an ingress controller;
 // virtualservices and gateways (networking.istio.io) list, watch; events (events.k8s.io) create.
+//
+// Where the source itself is the target, that is the second identity of the chart (trellis-source), which may do
+// everything unless sourceIdentity.rules says less. So the chart grants nothing more for this controller.
 package networkpolicy

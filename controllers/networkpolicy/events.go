@@ -33,6 +33,11 @@ const maxNamed = 5
 
 // warn writes an event about a Service into its cluster, once until something else is to be said, or nothing.
 func (w *run) warn(ctx context.Context, name types.NamespacedName, uid types.UID, reason, message string) {
+	message = untrusted.Message(message)
+	if w.told != nil {
+		w.told(reason, message)
+		return
+	}
 	if !w.memory.say(subject{name, reason}, message) {
 		return
 	}
@@ -48,23 +53,23 @@ func (w *run) warn(ctx context.Context, name types.NamespacedName, uid types.UID
 		Regarding: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Service", Namespace: name.Namespace, Name: name.Name, UID: uid,
 		},
-		Note: untrusted.Message(message), Type: corev1.EventTypeWarning,
+		Note: message, Type: corev1.EventTypeWarning,
 	}
 	if err := w.Client.Create(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
 		w.Log.V(1).Info("Cannot write an event", "error", err.Error()) // the log has what it would say
 	}
 }
 
-// report tells the owner of the target that a watch is refused, so that nothing is done in it.
-func (w *run) report(refused error) {
+// report tells the owner of the target that a watch cannot become complete, so that nothing is done in it.
+func (w *run) report(lasting error) {
 	message := ""
-	if refused != nil {
-		message = untrusted.Message("no policies are written or deleted: " + refused.Error())
+	if lasting != nil {
+		message = untrusted.Message("no policies are written or deleted: " + lasting.Error())
 	}
 	if !w.memory.say(subject{reason: reasonRefused}, message) {
 		return
 	}
-	w.Log.Info("A watch is refused, so no policies are written", "error", refused.Error())
+	w.Log.Info("A watch cannot become complete, so no policies are written", "error", message)
 	if w.Namespace() == "" {
 		return // it has no TargetCluster
 	}

@@ -54,7 +54,7 @@ func Explain(ctx context.Context, target client.Client, status clustercache.Stat
 	snapshots := map[*multicluster.Objects]clustercache.Subscription{}
 	for _, watch := range r.watches.all() {
 		w.known[watch.Objects] = notThere
-		if watch.When != nil && !watch.When(status) {
+		if watch.wanted != nil && !watch.wanted(settings) {
 			continue
 		}
 		snapshot, err := multicluster.Snapshot(ctx, target, watch.Objects, maxExplained)
@@ -83,6 +83,11 @@ func (w *run) explain(ctx context.Context, name types.NamespacedName) (*State, e
 		return nil, apierrors.NewNotFound(networkingv1.Resource("services"), name.String())
 	}
 	state := &State{Idle: w.idle(s, in)}
+	w.told = func(reason, message string) {
+		if message != "" {
+			state.Reason, state.Message = reason, message
+		}
+	}
 	var desired Desired
 	if state.Idle == "" {
 		var err error
@@ -96,9 +101,6 @@ func (w *run) explain(ctx context.Context, name types.NamespacedName) (*State, e
 		}
 	}
 	state.Shortened = desired.Shortened
-	if said := w.memory.said[subject{name, reasonGateway}]; said != "" { // what could not be told, since nothing is written
-		state.Reason, state.Message = reasonGateway, said
-	}
 	existing := map[types.NamespacedName]policy{}
 	for _, key := range w.policiesOf(name) {
 		value, _, _ := w.Objects(w.policies).Lookup(key)

@@ -36,14 +36,12 @@ type memory struct {
 	missed bool
 	// known says of each watch what a run can rely on, as of the last time that everything was reconciled.
 	known map[*multicluster.Objects]knowledge
-	// clients are the other namespaces with clients of a Service, as its last run saw them.
-	clients map[types.NamespacedName][]string
 	// keys are the labels of clients that there were in a namespace when its Services were reconciled for them.
 	keys map[string][]string
 	// runs limit how often the policies of a Service are written.
 	runs map[types.NamespacedName]*rate.Limiter
 	// said are the faults of a Service that were reported, by reason.
-	said map[subject]string
+	said map[subject]fingerprint
 	// owned are the policies of each Service, as of a number of changes; pods are the labels of clients in each
 	// namespace.
 	owned  cached[map[types.NamespacedName][]types.NamespacedName]
@@ -75,11 +73,10 @@ func (c *cached[T]) get(changes int64, compute func() (T, bool)) (T, bool) {
 
 func newMemory() *memory {
 	return &memory{
-		writes:  rate.NewLimiter(writeRate, writeBurst),
-		clients: map[types.NamespacedName][]string{},
-		keys:    map[string][]string{},
-		runs:    map[types.NamespacedName]*rate.Limiter{},
-		said:    map[subject]string{},
+		writes: rate.NewLimiter(writeRate, writeBurst),
+		keys:   map[string][]string{},
+		runs:   map[types.NamespacedName]*rate.Limiter{},
+		said:   map[subject]fingerprint{},
 	}
 }
 
@@ -91,11 +88,12 @@ func (m *memory) say(about subject, what string) bool {
 		delete(m.said, about)
 		return false
 	}
+	now := fingerprintOfText(what)
 	before, said := m.said[about]
-	if said && before == what || !said && len(m.said) >= maxSaid {
+	if said && before == now || !said && len(m.said) >= maxSaid {
 		return false
 	}
-	m.said[about] = what
+	m.said[about] = now
 	return true
 }
 
@@ -114,13 +112,21 @@ func (m *memory) pause(service types.NamespacedName, now time.Time) time.Duratio
 	return wait
 }
 
+// writable returns how many of some policies may be written now, and counts them.
+func (m *memory) writable(wanted int, now time.Time) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := max(0, min(wanted, int(m.writes.TokensAt(now))))
+	m.writes.AllowN(now, n)
+	return n
+}
+
 // forget forgets a Service that is gone.
 func (m *memory) forget(service types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.clients, service)
 	delete(m.runs, service)
-	maps.DeleteFunc(m.said, func(about subject, _ string) bool { return about.service == service })
+	maps.DeleteFunc(m.said, func(about subject, _ fingerprint) bool { return about.service == service })
 }
 
 // changed notes which labels clients in a namespace have, and tells whether others had been noted.

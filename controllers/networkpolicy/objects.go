@@ -26,6 +26,7 @@ const (
 	maxBackends   = 1000 // of an Ingress or a VirtualService
 	maxGateways   = 20   // of a VirtualService
 	maxClientKeys = 256  // of a pod
+	maxLabels     = 100  // of a selector, whose size is that of an annotation at most
 )
 
 // istio is the group of VirtualServices and Gateways, which need not be there.
@@ -42,6 +43,7 @@ type service struct {
 	uid         types.UID
 	deleting    bool
 	selector    map[string]string
+	tooLarge    bool // the selector is, and was not kept
 	ports       []Port
 	annotations map[string]string
 }
@@ -52,7 +54,7 @@ func serviceOf(obj client.Object) any {
 	if !convert(obj, whole) {
 		return kept // has no pods then
 	}
-	if len(whole.Spec.Selector) > 0 {
+	if kept.tooLarge = isTooLarge(whole.Spec.Selector); !kept.tooLarge && len(whole.Spec.Selector) > 0 {
 		kept.selector = whole.Spec.Selector
 	}
 	for _, port := range whole.Spec.Ports[:min(len(whole.Spec.Ports), maxPorts+1)] {
@@ -67,9 +69,18 @@ func serviceOf(obj client.Object) any {
 		if kept.annotations == nil {
 			kept.annotations = map[string]string{}
 		}
-		kept.annotations[key] = value[:min(len(value), maxAnnotation+1)]
+		kept.annotations[key] = strings.Clone(value[:min(len(value), maxAnnotation+1)])
 	}
 	return kept
+}
+
+// isTooLarge tells whether a selector exceeds the bounds: each policy of a Service has it.
+func isTooLarge(selector map[string]string) bool {
+	size := 0
+	for key, value := range selector {
+		size += len(key) + len(value)
+	}
+	return len(selector) > maxLabels || size > maxAnnotation
 }
 
 // policy is what is kept of one that belongs to a Service.
@@ -230,6 +241,9 @@ func destination(route map[string]any) (backend, bool) {
 func gatewayOf(obj client.Object) any {
 	content, _ := contentOf(obj)
 	selector, _, _ := unstructured.NestedStringMap(content, "spec", "selector") // one that cannot be read selects nothing
+	if isTooLarge(selector) {
+		return map[string]string(nil)
+	}
 	return selector
 }
 
@@ -261,6 +275,12 @@ func newWatches(settings func(clustercache.Status) (Settings, bool)) watches {
 		}
 		owned = owned.Add(*requirement)
 	}
+	when := func(wanted func(Settings) bool) func(clustercache.Status) bool {
+		return func(status clustercache.Status) bool {
+			s, on := settings(status)
+			return on && wanted(s)
+		}
+	}
 	return watches{
 		services: &multicluster.Objects{
 			Kind:      corev1.SchemeGroupVersion.WithKind("Service"),
@@ -278,18 +298,12 @@ func newWatches(settings func(clustercache.Status) (Settings, bool)) watches {
 		pods: &multicluster.Objects{
 			Kind: corev1.SchemeGroupVersion.WithKind("Pod"), MetadataOnly: true,
 			Transform: clientKeysOf, Form: "labels of a pod for network policies",
-			When: func(status clustercache.Status) bool {
-				s, _ := settings(status)
-				return s.OnlyWithClientPods
-			},
+			When: when(needsPods),
 		},
 		ingresses: &multicluster.Objects{
 			Kind:   networkingv1.SchemeGroupVersion.WithKind("Ingress"),
 			Fields: [][]string{{"spec", "rules"}}, Transform: ingressOf, Form: "Services of an Ingress",
-			When: func(status clustercache.Status) bool {
-				s, _ := settings(status)
-				return s.IngressController != nil
-			},
+			When: when(needsIngresses),
 		},
 		virtualServices: &multicluster.Objects{
 			Kind: istio.WithKind("VirtualService"),
@@ -305,17 +319,22 @@ func newWatches(settings func(clustercache.Status) (Settings, bool)) watches {
 	}
 }
 
-// all are all watches, and whether the kind of each may be unknown to a target.
+func needsPods(s Settings) bool      { return s.OnlyWithClientPods }
+func needsIngresses(s Settings) bool { return s.IngressController != nil }
+
+// all are all watches.
 func (w *watches) all() []watched {
 	return []watched{
-		{w.services, false}, {w.policies, false}, {w.namespaces, false}, {w.pods, false}, {w.ingresses, false},
-		{w.virtualServices, true}, {w.gateways, true},
+		{Objects: w.services}, {Objects: w.policies}, {Objects: w.namespaces},
+		{Objects: w.pods, wanted: needsPods}, {Objects: w.ingresses, wanted: needsIngresses},
+		{Objects: w.virtualServices, optional: true}, {Objects: w.gateways, optional: true},
 	}
 }
 
 type watched struct {
 	*multicluster.Objects
-	optional bool
+	wanted   func(Settings) bool // nil: always
+	optional bool                // the target may not have the kind
 }
 
 // Requests that are not about a Service have no namespace. Their name is what they are about and its name.

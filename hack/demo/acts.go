@@ -60,6 +60,7 @@ func (w *world) show(ctx context.Context) error {
 		{"A target goes away and comes back", w.targetGoesAway},
 		{"A token is rotated", w.tokenIsRotated},
 		{"A component asks for a token", w.tokenIsRequested},
+		{"A node joins a target", w.nodeJoins},
 		{"A ManagedResource is removed", w.resourceIsRemoved},
 	} {
 		w.act(act.name)

@@ -76,6 +76,33 @@ func TestDefaultsOfControllersOfClasses(t *testing.T) {
 				},
 			}},
 		},
+		"D-1 the token invalidator by the name that Gardener's documentation has": {
+			"tokenValidator: {enabled: true}",
+			hubv1alpha1.TargetControllers{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5),
+			}},
+		},
+		"high availability": {
+			"nodeHighAvailability: {enabled: true}",
+			hubv1alpha1.TargetControllers{NodeHighAvailability: &hubv1alpha1.NodeHighAvailabilityController{
+				Enabled: ptr.To(true),
+			}},
+		},
+		"Istio": {
+			"istioClusterConfiguration: {enabled: true}",
+			hubv1alpha1.TargetControllers{IstioClusterConfiguration: &hubv1alpha1.IstioClusterConfigurationController{
+				Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](5),
+			}},
+		},
+		"stale pods and care": {
+			"stalePods: {enabled: true}, care: {enabled: true}",
+			hubv1alpha1.TargetControllers{
+				StalePods: &hubv1alpha1.StalePodsController{
+					Enabled: ptr.To(true), SyncPeriod: ptr.To(duration(time.Minute)), Namespaces: []string{"kube-system"},
+				},
+				Care: &hubv1alpha1.CareController{Enabled: ptr.To(true), SyncPeriod: ptr.To(duration(time.Minute))},
+			},
+		},
 		"an empty namespace is the default one": {
 			`csrApprover: {enabled: true, concurrentSyncs: 3, machineNamespace: ""}`,
 			hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
@@ -201,9 +228,21 @@ func TestClassesWhoseControllersAreRejected(t *testing.T) {
 			"[{name: a, target: {type: Namespace}, controllers: {nodeAgentReconciliationDelay: {enabled: true, maxDelay: 31m}}}]",
 			`classes[0].controllers.nodeAgentReconciliationDelay.maxDelay: Invalid value: "31m0s": must be at most 30m0s`,
 		},
-		"a controller that is not there yet": {
-			"[{name: a, target: {type: Namespace}, controllers: {istioClusterConfiguration: {enabled: true}}}]",
-			`classes[0].controllers.istioClusterConfiguration: Forbidden: this key of gardener-resource-manager is not supported`,
+		"D-1 both names of the token invalidator": {
+			"[{name: a, target: {type: Namespace}, controllers: {tokenInvalidator: {enabled: true}, tokenValidator: {}}}]",
+			`classes[0].controllers.tokenValidator: Duplicate value`,
+		},
+		"a namespace of stale pods that cannot be": {
+			"[{name: a, target: {type: Namespace}, controllers: {stalePods: {enabled: true, namespaces: [a, B]}}}]",
+			`classes[0].controllers.stalePods.namespaces[1]: Invalid value: "B": must be the name of a namespace`,
+		},
+		"passes for stale pods that are too frequent": {
+			"[{name: a, target: {type: Namespace}, controllers: {stalePods: {enabled: true, syncPeriod: 1s}}}]",
+			`classes[0].controllers.stalePods.syncPeriod: Invalid value: "1s": must be at least 15s`,
+		},
+		"care that is too frequent": {
+			"[{name: a, target: {type: Namespace}, controllers: {care: {enabled: true, syncPeriod: 1s}}}]",
+			`classes[0].controllers.care.syncPeriod: Invalid value: "1s": must be at least 15s`,
 		},
 		"a controller that is misspelt": {
 			"[{name: a, target: {type: Namespace}, controllers: {garbagecollector: {enabled: true}}}]",

@@ -119,7 +119,7 @@ func entries(node *yaml.Node, path *field.Path, faults *field.ErrorList,
 
 		written := key.Value
 		path := child(path, written)
-		if name, ok := synonyms[path.String()]; ok {
+		if name, ok := synonyms[withoutIndexes(path)]; ok {
 			renamed := *key
 			renamed.Value = name
 			key = &renamed

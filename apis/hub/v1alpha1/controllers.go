@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	minGarbageCollectorSyncPeriod  = 15 * time.Second
+	minSyncPeriod                  = 15 * time.Second
 	maxControllerConcurrentSyncs   = 100
 	maxNamespaceSelectors          = 50
+	maxStalePodsNamespaces         = 50
 	minNodeBackoff, maxNodeBackoff = time.Second, time.Hour
 	// The most that a shoot can ask for with the annotation cloud-config-execution-max-delay-seconds.
 	maxNodeAgentDelay = 30 * time.Minute
@@ -42,11 +43,7 @@ var controllers = []struct {
 			setDefault(&c.GarbageCollector.SyncPeriod, metav1.Duration{Duration: time.Hour})
 		},
 		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
-			if period := c.GarbageCollector.SyncPeriod.Duration; period < minGarbageCollectorSyncPeriod {
-				return field.ErrorList{field.Invalid(path.Child("syncPeriod"), period.String(),
-					"must be at least "+minGarbageCollectorSyncPeriod.String())}
-			}
-			return nil
+			return syncPeriodFaults(c.GarbageCollector.SyncPeriod, path)
 		},
 	},
 	{
@@ -119,6 +116,66 @@ var controllers = []struct {
 		func(c *TargetControllers) { setDefault(&c.NetworkPolicy.ConcurrentSyncs, 5) },
 		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
 			return append(concurrentSyncsFaults(*c.NetworkPolicy.ConcurrentSyncs, path), c.NetworkPolicy.faults(path)...)
+		},
+	},
+	{
+		"tokenInvalidator",
+		func(c *TargetControllers) bool {
+			return c.TokenInvalidator != nil && ptr.Deref(c.TokenInvalidator.Enabled, false)
+		},
+		func(c *TargetControllers) { c.TokenInvalidator = nil },
+		func(c *TargetControllers) { setDefault(&c.TokenInvalidator.ConcurrentSyncs, 5) },
+		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
+			return concurrentSyncsFaults(*c.TokenInvalidator.ConcurrentSyncs, path)
+		},
+	},
+	{
+		"nodeHighAvailability",
+		func(c *TargetControllers) bool {
+			return c.NodeHighAvailability != nil && ptr.Deref(c.NodeHighAvailability.Enabled, false)
+		},
+		func(c *TargetControllers) { c.NodeHighAvailability = nil },
+		func(*TargetControllers) {},
+		func(*TargetControllers, string, *field.Path) field.ErrorList { return nil },
+	},
+	{
+		"istioClusterConfiguration",
+		func(c *TargetControllers) bool {
+			return c.IstioClusterConfiguration != nil && ptr.Deref(c.IstioClusterConfiguration.Enabled, false)
+		},
+		func(c *TargetControllers) { c.IstioClusterConfiguration = nil },
+		func(c *TargetControllers) { setDefault(&c.IstioClusterConfiguration.ConcurrentSyncs, 5) },
+		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
+			return concurrentSyncsFaults(*c.IstioClusterConfiguration.ConcurrentSyncs, path)
+		},
+	},
+	{
+		"stalePods",
+		func(c *TargetControllers) bool {
+			return c.StalePods != nil && ptr.Deref(c.StalePods.Enabled, false)
+		},
+		func(c *TargetControllers) { c.StalePods = nil },
+		func(c *TargetControllers) {
+			setDefault(&c.StalePods.SyncPeriod, metav1.Duration{Duration: time.Minute})
+			if len(c.StalePods.Namespaces) == 0 {
+				c.StalePods.Namespaces = []string{metav1.NamespaceSystem}
+			}
+		},
+		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
+			return append(syncPeriodFaults(c.StalePods.SyncPeriod, path), c.StalePods.faults(path)...)
+		},
+	},
+	{
+		"care",
+		func(c *TargetControllers) bool {
+			return c.Care != nil && ptr.Deref(c.Care.Enabled, false)
+		},
+		func(c *TargetControllers) { c.Care = nil },
+		func(c *TargetControllers) {
+			setDefault(&c.Care.SyncPeriod, metav1.Duration{Duration: time.Minute})
+		},
+		func(c *TargetControllers, _ string, path *field.Path) field.ErrorList {
+			return syncPeriodFaults(c.Care.SyncPeriod, path)
 		},
 	},
 }
@@ -217,6 +274,27 @@ func (c *NetworkPolicyController) faults(path *field.Path) (faults field.ErrorLi
 func selectorFaults(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
 		return field.ErrorList{field.Invalid(path, *selector, err.Error())}
+	}
+	return nil
+}
+
+func (c *StalePodsController) faults(path *field.Path) (faults field.ErrorList) {
+	namespaces := path.Child("namespaces")
+	if len(c.Namespaces) > maxStalePodsNamespaces {
+		faults = append(faults, field.TooMany(namespaces, len(c.Namespaces), maxStalePodsNamespaces))
+	}
+	for i, namespace := range c.Namespaces {
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			faults = append(faults, field.Invalid(namespaces.Index(i), namespace, "must be the name of a namespace"))
+		}
+	}
+	return faults
+}
+
+func syncPeriodFaults(period *metav1.Duration, path *field.Path) field.ErrorList {
+	if period.Duration < minSyncPeriod {
+		return field.ErrorList{field.Invalid(path.Child("syncPeriod"), period.Duration.String(),
+			"must be at least "+minSyncPeriod.String())}
 	}
 	return nil
 }

@@ -27,6 +27,23 @@ type TargetControllers struct {
 	// NetworkPolicy writes network policies of the target that follow from its Services.
 	// +optional
 	NetworkPolicy *NetworkPolicyController `json:"networkPolicy,omitempty"`
+	// TokenInvalidator marks the static tokens of ServiceAccounts that do not mount one, for the webhook that makes them
+	// useless.
+	// +optional
+	TokenInvalidator *TokenInvalidatorController `json:"tokenInvalidator,omitempty"`
+	// NodeHighAvailability has the topology spread of workloads set anew when the target gets its second node, or has
+	// one left.
+	// +optional
+	NodeHighAvailability *NodeHighAvailabilityController `json:"nodeHighAvailability,omitempty"`
+	// IstioClusterConfiguration writes EnvoyFilters that limit the buffers of connections, from DestinationRules.
+	// +optional
+	IstioClusterConfiguration *IstioClusterConfigurationController `json:"istioClusterConfiguration,omitempty"`
+	// StalePods deletes pods that were evicted, did not fit, or are stuck in termination.
+	// +optional
+	StalePods *StalePodsController `json:"stalePods,omitempty"`
+	// Care reports what threatens the target: webhooks, certificates and stored versions.
+	// +optional
+	Care *CareController `json:"care,omitempty"`
 }
 
 // GarbageCollectorController is about the garbage collector.
@@ -182,4 +199,71 @@ type IngressControllerSelector struct {
 	Namespace string `json:"namespace"`
 	// PodSelector selects them. Empty: all of the namespace.
 	PodSelector metav1.LabelSelector `json:"podSelector"`
+}
+
+// TokenInvalidatorController is about static tokens of ServiceAccounts.
+type TokenInvalidatorController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// ConcurrentSyncs is how many Secrets of the target are worked on at a time. Default: 5.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+}
+
+// NodeHighAvailabilityController is about the topology spread of workloads.
+type NodeHighAvailabilityController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
+// IstioClusterConfigurationController is about EnvoyFilters that follow from DestinationRules.
+type IstioClusterConfigurationController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// ConcurrentSyncs is how many namespaces of the target are worked on at a time. Default: 5.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	// +optional
+	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
+}
+
+// StalePodsController is about pods that are of no use any more.
+type StalePodsController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// SyncPeriod is the time between two passes over a target, at least 15s. Default: 1m.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('15s')",message="must be at least 15s"
+	// +optional
+	SyncPeriod *metav1.Duration `json:"syncPeriod,omitempty"`
+	// Namespaces of the target are those whose pods are looked at. Default: kube-system.
+	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=atomic
+	// +optional
+	Namespaces []string `json:"namespaces,omitempty"`
+	// HomeNamespace has the pods of the target's home namespace in the source looked at as well, those of a control
+	// plane that runs there. Default: false.
+	// +optional
+	HomeNamespace *bool `json:"homeNamespace,omitempty"`
+}
+
+// CareController is about what threatens a target.
+type CareController struct {
+	// Enabled switches it on. Default: false.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// SyncPeriod is the time between two looks at a target, at least 15s. Default: 1m.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('15s')",message="must be at least 15s"
+	// +optional
+	SyncPeriod *metav1.Duration `json:"syncPeriod,omitempty"`
+	// WebhookRemediatorEnabled has webhooks of the target changed that can stop it. Default: false, they are reported.
+	// +optional
+	WebhookRemediatorEnabled *bool `json:"webhookRemediatorEnabled,omitempty"`
 }

@@ -270,7 +270,8 @@ func (c *Controller) target(ctx context.Context, e *engaged, request Request) (*
 		return nil, err
 	}
 	return &Target{
-		Status: status, Client: &fenced{Client: client, valid: valid}, subscriptions: e.subscriptions, valid: valid,
+		Status: status, Client: &fenced{Client: client, valid: valid}, valid: valid,
+		subscriptions: e.subscriptions, changes: e.changes,
 		events: c.environment.Events, Log: logr.FromContextOrDiscard(ctx),
 	}, nil
 }

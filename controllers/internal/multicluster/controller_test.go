@@ -547,6 +547,37 @@ func TestWhatIsWatchedFollowsFromSettings(t *testing.T) {
 	w.Eventually(watches(east)).Should(Equal(1))
 }
 
+func TestChangesAreCountedInTheirOwnTarget(t *testing.T) {
+	w := newWorld(t)
+	var seen sync.Map // by target
+	w.do = func(_ context.Context, target *Target, _ types.NamespacedName) (reconcile.Result, error) {
+		seen.Store(target.Key(), target.Changes(namespaces))
+		return reconcile.Result{}, nil
+	}
+	w.start(func(b *Builder) *Builder {
+		return b.Watches(namespaces, func(name types.NamespacedName, _, _ any) []types.NamespacedName {
+			if name.Name == "irrelevant" {
+				return nil
+			}
+			return []types.NamespacedName{name}
+		})
+	})
+	w.Eventually(func() int { return len(w.clusters.Watches(east)) + len(w.clusters.Watches(west)) }).Should(Equal(2))
+	changes := func(key clustercache.ClusterKey) func() any {
+		return func() any {
+			n, _ := seen.Load(key)
+			return n
+		}
+	}
+	w.put(east, "one")
+	w.Eventually(changes(east)).Should(BeEquivalentTo(1))
+	w.put(east, "irrelevant")
+	w.put(east, "two")
+	w.Eventually(changes(east)).Should(BeEquivalentTo(2))
+	w.put(west, "one")
+	w.Eventually(changes(west)).Should(BeEquivalentTo(1))
+}
+
 func TestNothingIsLeftOfATerm(t *testing.T) {
 	w := newWorld(t)
 	stop := w.startForNamespaces()

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -26,6 +27,7 @@ type engaged struct {
 	cancel        context.CancelFunc
 	runs          sync.WaitGroup                         // added to under the controller's mu, as long as it is engaged
 	subscriptions map[*Objects]clustercache.Subscription // all when it is connected; the controller's mu guards it before
+	changes       map[*Objects]*atomic.Int64             // from which requests followed
 
 	// The controller's mu guards these.
 	faults    map[*Objects]error // of watches
@@ -95,6 +97,10 @@ func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 		parked:        map[Request]struct{}{},
 		faults:        map[*Objects]error{},
 		subscriptions: make(map[*Objects]clustercache.Subscription, len(c.objects)),
+		changes:       make(map[*Objects]*atomic.Int64, len(c.objects)),
+	}
+	for _, w := range c.objects {
+		e.changes[w.objects] = &atomic.Int64{}
 	}
 	if c.perSecond > 0 {
 		e.pace = rate.NewLimiter(c.perSecond, c.burst)
@@ -276,7 +282,11 @@ type handler struct {
 }
 
 func (h *handler) add(key clustercache.ClusterKey, name types.NamespacedName, old, value any) {
-	for _, request := range h.watch.requests(key, name, old, value) {
+	requests := h.watch.requests(key, name, old, value)
+	if len(requests) > 0 {
+		h.target.changes[h.watch.objects].Add(1)
+	}
+	for _, request := range requests {
 		h.controller.queue.Add(request)
 	}
 }

@@ -3,6 +3,7 @@ package multicluster
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ type Target struct {
 	Log logr.Logger
 
 	subscriptions map[*Objects]clustercache.Subscription
+	changes       map[*Objects]*atomic.Int64
 	events        events.EventRecorder
 	valid         func() error
 }
@@ -38,6 +40,15 @@ func (t *Target) Namespace() string { return t.Status.Cluster.Namespace }
 // Objects returns what is watched in the target of some objects that the controller was built with; nil if they are not
 // watched in this one. It is of no use after the run.
 func (t *Target) Objects(objects *Objects) clustercache.Subscription { return t.subscriptions[objects] }
+
+// Changes returns how often objects of the target have changed, as far as requests followed from it. What was computed
+// from all that a watch shows holds for as long as that is the same: a change counts before it is reconciled.
+func (t *Target) Changes(objects *Objects) int64 {
+	if changes := t.changes[objects]; changes != nil {
+		return changes.Load()
+	}
+	return 0
+}
 
 // Valid returns an error once the target is not registered, or not the same cluster by the same connection, any more.
 // Call it right before writing to the source what a target returned.
