@@ -65,8 +65,8 @@ func TestServicesWithFaultsAreCountedAndExplained(t *testing.T) {
 	ns := b.namespace(alpha, "explained").Name
 	settings := Settings{NamespaceSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{testLabel: b.label}}}}
 	explain := func(of *corev1.Service) *State {
-		state, err := Explain(
-			context.Background(), alpha.client, clustercache.Status{Cluster: alpha.key}, settings, client.ObjectKeyFromObject(of))
+		status := clustercache.Status{Cluster: alpha.key}
+		state, err := Explain(context.Background(), alpha.client, status, settings, client.ObjectKeyFromObject(of))
 		b.Expect(err).NotTo(HaveOccurred())
 		return state
 	}
@@ -117,6 +117,7 @@ func TestServicesWithFaultsAreCountedAndExplained(t *testing.T) {
 	before := len(b.writes(alpha, ns))
 	explain(good)
 	b.Expect(b.writes(alpha, ns)).To(HaveLen(before), "who only looks writes nothing")
-	_, err := Explain(context.Background(), alpha.client, clustercache.Status{}, settings, types.NamespacedName{Namespace: ns, Name: "none"})
+	none := types.NamespacedName{Namespace: ns, Name: "none"}
+	_, err := Explain(context.Background(), alpha.client, clustercache.Status{}, settings, none)
 	b.Expect(err).To(MatchError(ContainSubstring("not found")))
 }

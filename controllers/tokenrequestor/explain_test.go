@@ -51,6 +51,8 @@ func TestExplainSaysWhatARunWouldDo(t *testing.T) {
 	with := func(change func(*corev1.Secret)) func(*Question) {
 		return func(q *Question) { change(q.Secret) }
 	}
+	reason := func(reason string) gomegatypes.GomegaMatcher { return HaveField("Reason", reason) }
+	renewal := func(text string) gomegatypes.GomegaMatcher { return HaveField("Renewal", ContainSubstring(text)) }
 	for name, test := range map[string]struct {
 		change func(*Question)
 		want   gomegatypes.GomegaMatcher
@@ -59,24 +61,24 @@ func TestExplainSaysWhatARunWouldDo(t *testing.T) {
 			q.Settings = byKey(func(clustercache.ClusterKey) (Settings, bool) { return Settings{}, false })
 		}, HaveField("Off", true)},
 		"another class":        {of(Settings{Class: &other}), HaveField("Irrelevant", true)},
-		"denied by the policy": {of(Settings{Policy: Policy{Denied: []string{h.name}}}), HaveField("Reason", "ServiceAccountDenied")},
+		"denied by the policy": {of(Settings{Policy: Policy{Denied: []string{h.name}}}), reason("ServiceAccountDenied")},
 		"the hub's own": {func(q *Question) {
 			q.Target.ServiceAccount = types.NamespacedName{Namespace: h.name, Name: "explained"}
-		}, HaveField("Reason", "ServiceAccountDenied")},
-		"an annotation that is none": {with(annotated(ExpirationAnnotation, "soon")), HaveField("Reason", "InvalidAnnotation")},
-		"a time that is none":        {with(annotated(RenewTimestampAnnotation, "soon")), HaveField("Reason", "InvalidAnnotation")},
+		}, reason("ServiceAccountDenied")},
+		"an annotation that is none": {with(annotated(ExpirationAnnotation, "soon")), reason("InvalidAnnotation")},
+		"a time that is none":        {with(annotated(RenewTimestampAnnotation, "soon")), reason("InvalidAnnotation")},
 		"no such target": {
-			with(func(s *corev1.Secret) { s.Labels["cluster.x-k8s.io/cluster-name"] = "gone" }), HaveField("Reason", "TargetNotFound"),
+			with(func(s *corev1.Secret) { s.Labels["cluster.x-k8s.io/cluster-name"] = "gone" }), reason("TargetNotFound"),
 		},
 		"several targets": {func(q *Question) {
 			second := q.Target
 			second.Cluster.Name += "-2"
 			q.All = append(q.All, second)
-		}, HaveField("Reason", "TargetAmbiguous")},
-		"due":      {func(q *Question) { q.Now = q.Now.Add(11 * time.Hour) }, HaveField("Renewal", ContainSubstring("has come"))},
-		"no token": {with(func(s *corev1.Secret) { s.Data = nil }), HaveField("Renewal", ContainSubstring("no token"))},
+		}, reason("TargetAmbiguous")},
+		"due":      {func(q *Question) { q.Now = q.Now.Add(11 * time.Hour) }, renewal("has come")},
+		"no token": {with(func(s *corev1.Secret) { s.Data = nil }), renewal("no token")},
 		"a token of somebody else": {
-			with(annotated(ServiceAccountNameAnnotation, "another")), HaveField("Renewal", ContainSubstring("does not accept")),
+			with(annotated(ServiceAccountNameAnnotation, "another")), renewal("does not accept"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -190,7 +190,8 @@ func requestCertificate(t *testing.T, name string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	g.Expect(err).NotTo(HaveOccurred())
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}}, DNSNames: []string{name},
+		Subject:  pkix.Name{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}},
+		DNSNames: []string{name},
 	}, key)
 	g.Expect(err).NotTo(HaveOccurred())
 	csr := &certificatesv1.CertificateSigningRequest{

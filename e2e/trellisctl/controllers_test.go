@@ -122,7 +122,8 @@ func TestWhyOfAnAccessSecret(t *testing.T) {
 
 	// What stops all controllers is said first.
 	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metaOf(p.name, "shoot-a")}
-	p.Expect(source.Client.Patch(p.ctx, tc, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"paused":true}}`)))).To(Succeed())
+	pause := client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"paused":true}}`))
+	p.Expect(source.Client.Patch(p.ctx, tc, pause)).To(Succeed())
 	p.Expect(p.reason("access", "access")()).To(Equal(hubv1alpha1.ReasonPaused))
 }
 
@@ -133,7 +134,8 @@ func TestWhyOfACertificateSigningRequest(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	p.Expect(err).NotTo(HaveOccurred())
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}}, DNSNames: []string{name},
+		Subject:  pkix.Name{CommonName: "system:node:" + name, Organization: []string{"system:nodes"}},
+		DNSNames: []string{name},
 	}, key)
 	p.Expect(err).NotTo(HaveOccurred())
 	request := func(name, signer string) {
@@ -185,7 +187,9 @@ func TestWhyOfANode(t *testing.T) {
 		// It is ready from the beginning: the clusters of other tests are the same one.
 		n := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: taints},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+			}}},
 		}
 		p.Expect(target.Client.Create(p.ctx, n)).To(Succeed())
 		t.Cleanup(func() { _ = target.Client.Delete(p.ctx, n) })
@@ -202,7 +206,8 @@ func TestWhyOfANode(t *testing.T) {
 	p.Eventually(p.reason("node", p.name)).Should(Equal("UnscheduledNodeCriticalDaemonSets"))
 	p.Eventually(func() []explain.Event { return p.why("node", p.name).Events }).Should(
 		ContainElement(HaveField("Reason", "UnscheduledNodeCriticalDaemonSets")), "the events are those of the target")
-	p.Expect(p.succeeds("why", "node", p.name+"-calm").out).To(ContainSubstring("does not have that of critical components"))
+	calm := p.succeeds("why", "node", p.name+"-calm")
+	p.Expect(calm.out).To(ContainSubstring("does not have that of critical components"))
 	p.Expect(target.Client.Delete(p.ctx, d)).To(Succeed())
 	p.Eventually(p.reason("node", p.name)).Should(BeEmpty())
 	p.fails(cli.ExitNotFound, "there is no Node", "why", "node", p.name+"-none")

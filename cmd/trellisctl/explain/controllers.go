@@ -85,8 +85,8 @@ func access(ctx context.Context, i *inquiry) error {
 	case answer.Off:
 		i.off(tokenRequestorKey, "The token requestor")
 	case answer.Irrelevant:
-		i.cause(ReasonOtherClass, "The token requestor of target %s is for Secrets of another class: the label %s of this one "+
-			"is %q.", i.Target, tokenrequestor.ClassLabel, secret.Labels[tokenrequestor.ClassLabel])
+		i.cause(ReasonOtherClass, "The token requestor of target %s is for Secrets of another class: the label %s of "+
+			"this one is %q.", i.Target, tokenrequestor.ClassLabel, secret.Labels[tokenrequestor.ClassLabel])
 	case answer.Other:
 		i.cause(ReasonOtherTarget, "Its label picks another target than %s.", i.Target)
 	case answer.Reason != "":
@@ -185,7 +185,8 @@ func (i *inquiry) judged(j *csrapprover.Judgement) {
 		i.cause(ReasonNotDecided, "All checks pass, and the hub has not approved it yet.").Unblock =
 			"Wait a moment. If that stays so, see the log of the hub."
 	case j.Missing && i.env.Clock.Now().Before(j.Until):
-		i.cause(ReasonNotApproved, "What is missing may still come until %s: %s.", j.Until.UTC().Format(time.RFC3339), j.Check)
+		until := j.Until.UTC().Format(time.RFC3339)
+		i.cause(ReasonNotApproved, "What is missing may still come until %s: %s.", until, j.Check)
 	default:
 		i.cause(ReasonNotApproved, "The hub is about to deny it: %s.", j.Check)
 	}

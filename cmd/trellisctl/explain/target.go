@@ -175,7 +175,8 @@ func (i *inquiry) classes(ctx context.Context) func(clustercache.Status) []confi
 		"read: %s", key, cli.FirstLine(err.Error()))
 	return func(status clustercache.Status) []configv1alpha1.Class {
 		return []configv1alpha1.Class{{
-			Name: status.Labels[hubv1alpha1.ClassLabel], Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace},
+			Name:   status.Labels[hubv1alpha1.ClassLabel],
+			Target: configv1alpha1.ClassTarget{Type: configv1alpha1.TargetNamespace},
 		}}
 	}
 }
@@ -191,8 +192,8 @@ func (i *inquiry) cause(reason, format string, args ...any) *Cause {
 
 // off is the cause if a controller does not work in the target.
 func (i *inquiry) off(key, what string) {
-	cause := i.cause(ReasonSwitchedOff, "%s is switched off in target %s: neither its class nor spec.controllers.%s of the "+
-		"TargetCluster has it switched on, or its settings are faulty, which the conditions of the TargetCluster say.",
+	cause := i.cause(ReasonSwitchedOff, "%s is switched off in target %s: neither its class nor spec.controllers.%s of "+
+		"the TargetCluster has it switched on, or its settings are faulty, which the conditions of the TargetCluster say.",
 		what, i.Target, key)
 	cause.Wished = true
 	cause.Unblock = fmt.Sprintf(`If it is meant to work: kubectl -n %s patch targetcluster %s --type merge -p `+

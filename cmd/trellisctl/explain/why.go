@@ -62,9 +62,10 @@ func NewWhy(env *cli.Env) *cobra.Command {
 		Long: `Say why a ManagedResource or a cluster is not as it should be: the first cause, since when, and what unblocks it. A ManagedResource
 that waits for its target has the target's problem as its cause; if no hub works, that is the cause of everything.
 
-Of what controllers do in a target, it says what they would do now, by the same code and without doing it: with a Secret that asks for access
-(access), and with objects of the target: a CertificateSigningRequest, a Node and its critical components, the network policies of a Service, and
-a ConfigMap or Secret that may be garbage. Services, ConfigMaps and Secrets are given as NAMESPACE/NAME. The target is the only one of the namespace, or that of --target.
+Of what controllers do in a target, it says what they would do now, by the same code and without doing it: with a
+Secret that asks for access (access), and with objects of the target: a CertificateSigningRequest, a Node and its
+critical components, the network policies of a Service, and a ConfigMap or Secret that may be garbage. Services,
+ConfigMaps and Secrets are given as NAMESPACE/NAME. The target is the only one of the namespace, or that of --target.
 The settings are those of the hub's ConfigMap, if it can be read, and of the TargetCluster.
 
 The exit code is 0 if nothing is wrong, and 3 if there is a cause. -o wide lists all Warning events about it instead of the last three; -o name
@@ -78,8 +79,8 @@ only names it, and only if something is wrong.`,
 	env.TakeSubject(command, w.run, cli.KindManagedResource, cli.KindCluster, cli.KindAccess, cli.KindCSR, cli.KindNode,
 		cli.KindService, cli.KindConfigMap, cli.KindSecret)
 	w.remote.AddConnectFlags(command)
-	command.Flags().StringVar(&w.remote.Target, "target", "", "Target of what controllers work on: NAME or NAMESPACE/NAME of "+
-		"a TargetCluster. Default: the one that an access Secret picks, or the only one of the namespace.")
+	command.Flags().StringVar(&w.remote.Target, "target", "", "Target of what controllers work on: NAME or NAMESPACE/NAME "+
+		"of a TargetCluster. Default: the one that an access Secret picks, or the only one of the namespace.")
 	env.CompleteFlag(command, "target", cli.KindCluster)
 	w.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	command.Flags().StringVar(&w.hubNamespace, "hub-namespace", "trellis", "Namespace of the hub, where its heartbeat is.")

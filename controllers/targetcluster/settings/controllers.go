@@ -21,8 +21,8 @@ func (s *Settings) Controllers(target clustercache.Status) hubv1alpha1.TargetCon
 	return ControllersOf(s.classes, target, s.targetCluster(target.Cluster))
 }
 
-// ControllersOf does the same by some classes, and the TargetCluster of the target, which may be nil. Of target, Cluster
-// and Labels are looked at.
+// ControllersOf does the same by some classes, and the TargetCluster of the target, which may be nil. Of target,
+// Cluster and Labels are looked at.
 func ControllersOf(
 	classes []configv1alpha1.Class, target clustercache.Status, tc *hubv1alpha1.TargetCluster,
 ) hubv1alpha1.TargetControllers {
