@@ -101,10 +101,10 @@ func TestServicesWithFaultsAreCountedAndExplained(t *testing.T) {
 	key := client.ObjectKey{Namespace: ns, Name: "egress-to-good-tcp-5678"}
 	b.delete(alpha, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: key.Name}})
 	b.create(alpha, foreignPolicy(ns, "surplus", client.ObjectKeyFromObject(good)))
-	change(b, alpha, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "ingress-to-good-tcp-5678"}},
-		func(p *networkingv1.NetworkPolicy) {
-			p.Spec.PodSelector.MatchLabels = map[string]string{"another": "one"}
-		})
+	changed := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "ingress-to-good-tcp-5678"}}
+	change(b, alpha, changed, func(p *networkingv1.NetworkPolicy) {
+		p.Spec.PodSelector.MatchLabels = map[string]string{"another": "one"}
+	})
 	state = explain(good)
 	b.Expect(state.Settled()).To(BeFalse())
 	b.Expect(state.Missing).To(ConsistOf(key))

@@ -72,7 +72,8 @@ func assign(target clustercache.Status, secret *corev1.Secret, all []clustercach
 			"registered targets. The label %s on the Secret picks one.", namespace, hubv1alpha1.ClusterNameLabel)}}
 	case !exists:
 		return assignment{first: first, fault: &inputError{reasonNotFound, fmt.Sprintf("Namespace %s has no registered "+
-			"target %q, which the label %s picks.", namespace, untrusted.Text(picked, shownValue), hubv1alpha1.ClusterNameLabel)}}
+			"target %q, which the label %s picks.", namespace, untrusted.Text(picked, shownValue),
+			hubv1alpha1.ClusterNameLabel)}}
 	}
 	return assignment{}
 }

@@ -79,8 +79,8 @@ only names it, and only if something is wrong.`,
 	env.TakeSubject(command, w.run, cli.KindManagedResource, cli.KindCluster, cli.KindAccess, cli.KindCSR, cli.KindNode,
 		cli.KindService, cli.KindConfigMap, cli.KindSecret)
 	w.remote.AddConnectFlags(command)
-	command.Flags().StringVar(&w.remote.Target, "target", "", "Target of what controllers work on: NAME or NAMESPACE/NAME "+
-		"of a TargetCluster. Default: the one that an access Secret picks, or the only one of the namespace.")
+	command.Flags().StringVar(&w.remote.Target, "target", "", "Target of what controllers work on: NAME or "+
+		"NAMESPACE/NAME of a TargetCluster. Default: the one that an access Secret picks, or the only one of the namespace.")
 	env.CompleteFlag(command, "target", cli.KindCluster)
 	w.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	command.Flags().StringVar(&w.hubNamespace, "hub-namespace", "trellis", "Namespace of the hub, where its heartbeat is.")
