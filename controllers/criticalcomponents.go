@@ -13,15 +13,10 @@ func newCriticalComponents(_ context.Context, t *term) (controller, error) {
 	components, err := criticalcomponents.New(criticalcomponents.Options{
 		Environment: t.inTargets(criticalcomponents.Name),
 		Settings: func(target clustercache.Status) (criticalcomponents.Settings, bool) {
-			own := t.Settings.Controllers(target).NodeCriticalComponents
-			if own == nil {
-				return criticalcomponents.Settings{}, false
-			}
-			return criticalcomponents.Settings{
-				ConcurrentSyncs: int(*own.ConcurrentSyncs), Backoff: own.Backoff.Duration,
-			}, true
+			return criticalcomponents.SettingsOf(t.Settings.Controllers(target).NodeCriticalComponents)
 		},
-		Follow: t.Settings.FollowControllers,
+		Follow:  t.Settings.FollowControllers,
+		Metrics: t.Metrics.Nodes,
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says which controller

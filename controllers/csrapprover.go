@@ -3,8 +3,6 @@ package controllers
 import (
 	"context"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/csrapprover"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
@@ -16,18 +14,7 @@ func newCSRApprover(_ context.Context, t *term) (controller, error) {
 		Environment: t.inTargets(csrapprover.Name),
 		Source:      t.Client,
 		Settings: func(target clustercache.Status) (csrapprover.Settings, bool) {
-			own := t.Settings.Controllers(target).CSRApprover
-			if own == nil {
-				return csrapprover.Settings{}, false
-			}
-			return csrapprover.Settings{
-				ConcurrentSyncs:  int(*own.ConcurrentSyncs),
-				MachineNamespace: ptr.Deref(own.MachineNamespace, ""),
-				WithoutMachines:  ptr.Deref(own.WithoutMachines, false),
-				Gardenadm:        ptr.Deref(own.Gardenadm, false),
-				Strict:           ptr.Deref(own.Strict, false),
-				MigrationUser:    ptr.Deref(own.MigrationUser, false),
-			}, true
+			return csrapprover.SettingsOf(t.Settings.Controllers(target).CSRApprover)
 		},
 		Follow:  t.Settings.FollowControllers,
 		Metrics: t.Metrics.Certificates,

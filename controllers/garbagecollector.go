@@ -13,14 +13,11 @@ func newGarbageCollector(_ context.Context, t *term) (controller, error) {
 	//nolint:contextcheck // its callbacks get no context to pass on
 	collector, err := garbagecollector.New(t.inTargets(garbagecollector.Name), garbagecollector.Options{
 		Settings: func(target clustercache.Status) (garbagecollector.Settings, bool) {
-			own := t.Settings.Controllers(target).GarbageCollector
-			if own == nil {
-				return garbagecollector.Settings{}, false
-			}
-			return garbagecollector.Settings{SyncPeriod: own.SyncPeriod.Duration}, true
+			return garbagecollector.SettingsOf(t.Settings.Controllers(target).GarbageCollector)
 		},
-		Follow: t.Settings.FollowControllers,
-		Clock:  t.Clock,
+		Follow:  t.Settings.FollowControllers,
+		Clock:   t.Clock,
+		Metrics: t.Metrics.Garbage,
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says which controller

@@ -8,10 +8,13 @@ import (
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/care"
+	"github.com/trellis-hub/trellis/controllers/criticalcomponents"
 	"github.com/trellis-hub/trellis/controllers/csrapprover"
+	"github.com/trellis-hub/trellis/controllers/garbagecollector"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
 	"github.com/trellis-hub/trellis/controllers/stalepods"
+	"github.com/trellis-hub/trellis/controllers/networkpolicy"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
 	"github.com/trellis-hub/trellis/controllers/tokenrequestor"
 	"github.com/trellis-hub/trellis/engine/bundle"
@@ -24,7 +27,8 @@ func MetricDefinitions() []*metrics.Definition {
 	return slices.Concat(targetcluster.MetricDefinitions.All(), multicluster.MetricDefinitions.All(),
 		managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All(),
 		tokenrequestor.MetricDefinitions.All(), csrapprover.MetricDefinitions.All(),
-		stalepods.MetricDefinitions.All(), care.MetricDefinitions.All())
+		garbagecollector.MetricDefinitions.All(), criticalcomponents.MetricDefinitions.All(),
+		networkpolicy.MetricDefinitions.All(), stalepods.MetricDefinitions.All(), care.MetricDefinitions.All())
 }
 
 // Metrics take the figures of controllers in all terms. Make them with NewMetrics.
@@ -40,6 +44,10 @@ type Metrics struct {
 	// StalePods are those of stale pods, and Care those of the constraints of targets.
 	StalePods *stalepods.Metrics
 	Care      *care.Metrics
+	// Garbage are those of the garbage collector, Nodes those of critical components, Policies those of network policies.
+	Garbage  *garbagecollector.Metrics
+	Nodes    *criticalcomponents.Metrics
+	Policies *networkpolicy.Metrics
 }
 
 // NewMetrics registers the metrics.
@@ -68,9 +76,22 @@ func NewMetrics(registerer prometheus.Registerer, config *configv1alpha1.HubConf
 	if err != nil {
 		return nil, fmt.Errorf("metrics of constraints: %w", err)
 	}
+	garbage, err := garbagecollector.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of the garbage collector: %w", err)
+	}
+	nodes, err := criticalcomponents.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of critical components: %w", err)
+	}
+	policies, err := networkpolicy.NewMetrics(registerer)
+	if err != nil {
+		return nil, fmt.Errorf("metrics of network policies: %w", err)
+	}
 	resources := managedresource.NewMetrics(registerer, config.Metrics.TargetHistograms)
 	return &Metrics{
 		Resources: resources, Queues: queues, Targets: targets, Tokens: tokens, Certificates: certificates,
 		StalePods: stale, Care: constraints,
+		Garbage: garbage, Nodes: nodes, Policies: policies,
 	}, nil
 }

@@ -3,8 +3,6 @@ package controllers
 import (
 	"context"
 
-	"k8s.io/utils/ptr"
-
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/tokenrequestor"
@@ -19,22 +17,7 @@ func newTokenRequestor(_ context.Context, t *term) (controller, error) {
 		Metadata:    t.SecretMetadata,
 		Namespaces:  configv1alpha1.SecretNamespaces(t.Config.Classes),
 		Settings: func(target clustercache.Status) (tokenrequestor.Settings, bool) {
-			own := t.Settings.Controllers(target).TokenRequestor
-			if own == nil {
-				return tokenrequestor.Settings{}, false
-			}
-			s := tokenrequestor.Settings{
-				ConcurrentSyncs: int(*own.ConcurrentSyncs),
-				Audiences:       own.TokenAudiences(),
-				TargetNamespace: ptr.Deref(own.TargetNamespace, ""),
-				Policy: tokenrequestor.Policy{
-					Allowed: own.AllowedServiceAccounts, Denied: own.DeniedServiceAccounts,
-				},
-			}
-			if *own.Class != "" {
-				s.Class = own.Class
-			}
-			return s, true
+			return tokenrequestor.SettingsOf(t.Settings.Controllers(target).TokenRequestor)
 		},
 		Follow:  t.Settings.FollowControllers,
 		Metrics: t.Metrics.Tokens,

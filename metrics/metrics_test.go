@@ -62,3 +62,24 @@ func TestSetHoldsWhatWasDefined(t *testing.T) {
 	g.Expect(depth.PerTarget()).To(BeFalse())
 	g.Expect(up.PerTarget()).To(BeTrue())
 }
+
+func TestTargetsAreThereUntilTheyAreForgotten(t *testing.T) {
+	g := NewWithT(t)
+	var targets metrics.Targets[int]
+	values := func() map[string]int {
+		found := map[string]int{}
+		targets.Range(func(target string, value *int) { found[target] = *value })
+		return found
+	}
+	a, b := types.NamespacedName{Namespace: "shoot--a", Name: "a"}, types.NamespacedName{Name: "source"}
+	add := func(n *int) { *n++ }
+	targets.Update(a, add)
+	g.Expect(values()).To(BeEmpty(), "a target that is not engaged has no series")
+	targets.Engage(a, 0)
+	targets.Engage(b, 7)
+	targets.Update(a, add)
+	g.Expect(values()).To(Equal(map[string]int{"shoot--a/a": 1, "source": 7}))
+	targets.Forget(a)
+	targets.Update(a, add)
+	g.Expect(values()).To(Equal(map[string]int{"source": 7}))
+}

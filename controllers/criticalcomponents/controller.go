@@ -48,6 +48,14 @@ type Settings struct {
 	Backoff time.Duration
 }
 
+// SettingsOf are those of a target whose Nodes are looked at as own says. Nil: they are not.
+func SettingsOf(own *hubv1alpha1.NodeCriticalComponentsController) (settings Settings, on bool) {
+	if own == nil {
+		return Settings{}, false
+	}
+	return Settings{ConcurrentSyncs: int(*own.ConcurrentSyncs), Backoff: own.Backoff.Duration}, true
+}
+
 func (s Settings) backoff() time.Duration {
 	if s.Backoff <= 0 {
 		return defaultBackoff
@@ -63,6 +71,8 @@ type Options struct {
 	Settings func(clustercache.Status) (Settings, bool)
 	// Follow tells of targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
+	// Metrics takes figures. Nil: nobody does.
+	Metrics *Metrics
 }
 
 // New returns a controller that does nothing until it is started.
@@ -122,6 +132,7 @@ func waiting(name types.NamespacedName, _, value any) []types.NamespacedName {
 type reconciler struct {
 	settings func(clustercache.Status) (Settings, bool)
 	clock    clock.PassiveClock
+	metrics  *Metrics
 	faults   *multicluster.Faults
 
 	mu sync.Mutex
@@ -131,7 +142,7 @@ type reconciler struct {
 
 func newReconciler(options Options) *reconciler {
 	r := &reconciler{
-		settings: options.Settings, clock: options.Environment.Clock,
+		settings: options.Settings, clock: options.Environment.Clock, metrics: options.Metrics,
 		told: map[clustercache.ClusterKey]map[string]news{},
 	}
 	if r.clock == nil {
@@ -141,8 +152,12 @@ func newReconciler(options Options) *reconciler {
 	return r
 }
 
+// Engage implements multicluster.Engager.
+func (r *reconciler) Engage(status clustercache.Status) { r.metrics.engage(status.Cluster, r.clock) }
+
 // Forget implements multicluster.Forgetter.
 func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
+	r.metrics.forget(cluster)
 	r.faults.Forget(cluster)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,11 +189,12 @@ func (r *reconciler) lookAt(
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("reading Node %s: %w", untrusted.Name(name.Name), err)
 	}
-	if !slices.ContainsFunc(node.Spec.Taints, isOurs) {
+	if !Waits(node) {
 		r.forget(target.Key(), name.Name)
 		return reconcile.Result{}, nil
 	}
 
+	r.metrics.waits(target.Key(), node)
 	missing, err := look(ctx, target.Client, node)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("critical components of Node %s: %w", untrusted.Name(node.Name), err)

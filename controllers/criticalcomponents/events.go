@@ -80,6 +80,7 @@ func (r *reconciler) remember(cluster clustercache.ClusterKey, node string, n ne
 
 // forget forgets what was said about a Node that does not wait any more.
 func (r *reconciler) forget(cluster clustercache.ClusterKey, node string) {
+	r.metrics.done(cluster, node)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.told[cluster], node)

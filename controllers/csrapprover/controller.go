@@ -167,6 +167,12 @@ type reconciler struct {
 	reported *lru.Cache // the faults that were reported last
 }
 
+// Engage implements multicluster.Engager.
+func (r *reconciler) Engage(status clustercache.Status) { r.metrics.engage(status.Cluster) }
+
+// Forget implements multicluster.Forgetter.
+func (r *reconciler) Forget(cluster clustercache.ClusterKey) { r.metrics.forget(cluster) }
+
 // Reconcile decides a request, or leaves it alone.
 func (r *reconciler) Reconcile(
 	ctx context.Context, target *multicluster.Target, name types.NamespacedName,
@@ -263,7 +269,7 @@ func (r *reconciler) decide(
 		}
 		return fmt.Errorf("writing the decision %s: %w", v.outcome, err)
 	}
-	r.metrics.decided(v.outcome, csr.Spec.SignerName)
+	r.metrics.decided(target.Key(), v.outcome, csr.Spec.SignerName)
 	target.Log.Info("Decided a CertificateSigningRequest", "decision", v.outcome, "signer", csr.Spec.SignerName,
 		"username", untrusted.Name(csr.Spec.Username), "message", condition.Message)
 	return nil

@@ -3,6 +3,10 @@ package csrapprover
 import (
 	"errors"
 	"fmt"
+
+	"k8s.io/utils/ptr"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 )
 
 // Settings are those of the approver in one target. The zero value looks for Machines in the home namespace of the
@@ -24,6 +28,21 @@ type Settings struct {
 	// MigrationUser allows the ServiceAccount kube-system/gardener-node-agent, which node agents used to be, to ask for
 	// the certificates of machines.
 	MigrationUser bool
+}
+
+// SettingsOf are those of a target whose requests are decided as own says. Nil: they are not.
+func SettingsOf(own *hubv1alpha1.CSRApproverController) (settings Settings, on bool) {
+	if own == nil {
+		return Settings{}, false
+	}
+	return Settings{
+		ConcurrentSyncs:  int(*own.ConcurrentSyncs),
+		MachineNamespace: ptr.Deref(own.MachineNamespace, ""),
+		WithoutMachines:  ptr.Deref(own.WithoutMachines, false),
+		Gardenadm:        ptr.Deref(own.Gardenadm, false),
+		Strict:           ptr.Deref(own.Strict, false),
+		MigrationUser:    ptr.Deref(own.MigrationUser, false),
+	}, true
 }
 
 // Validate tells whether the settings can be those of a target with a home namespace, which is empty for a target that

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 )
@@ -17,8 +18,10 @@ import (
 // Name is that of the controller in logs and metrics.
 const Name = "garbage-collector"
 
+// DefaultMinimumLifetime is the age below which objects are left alone if Options do not say otherwise.
+const DefaultMinimumLifetime = 10 * time.Minute
+
 const (
-	defaultMinimumLifetime = 10 * time.Minute
 	// A pass may last as long as its period, within these bounds. No configuration has a shorter period.
 	shortestDeadline, longestDeadline = 15 * time.Second, 10 * time.Minute
 	// workers is how many targets have a pass at a time. A pass mostly waits for its target.
@@ -34,6 +37,14 @@ type Settings struct {
 	SyncPeriod time.Duration
 }
 
+// SettingsOf are those of a target whose garbage is collected as own says. Nil: it is not.
+func SettingsOf(own *hubv1alpha1.GarbageCollectorController) (settings Settings, on bool) {
+	if own == nil {
+		return Settings{}, false
+	}
+	return Settings{SyncPeriod: own.SyncPeriod.Duration}, true
+}
+
 // Options of the controller. Settings is required.
 type Options struct {
 	// Settings returns those of a target, and false if nothing is collected there. It answers from memory.
@@ -44,6 +55,8 @@ type Options struct {
 	MinimumLifetime *time.Duration
 	// Clock tells the age of objects. Default: the real one.
 	Clock clock.PassiveClock
+	// Metrics takes figures. Nil: nobody does.
+	Metrics *Metrics
 
 	// pageSize is how many objects are listed at a time. Default 500.
 	pageSize int64
@@ -92,7 +105,7 @@ type memory struct {
 }
 
 func newCollector(options Options) *collector {
-	c := &collector{Options: options, lifetime: defaultMinimumLifetime, targets: map[clustercache.ClusterKey]*memory{}}
+	c := &collector{Options: options, lifetime: DefaultMinimumLifetime, targets: map[clustercache.ClusterKey]*memory{}}
 	if options.MinimumLifetime != nil {
 		c.lifetime = *options.MinimumLifetime
 	}
@@ -125,8 +138,15 @@ func (c *collector) Reconcile(
 	return reconcile.Result{RequeueAfter: settings.SyncPeriod}, nil
 }
 
+// Engage implements multicluster.Engager.
+func (c *collector) Engage(status clustercache.Status) {
+	settings, _ := c.Settings(status)
+	c.Metrics.engage(status.Cluster, settings.SyncPeriod, c.Clock)
+}
+
 // Forget implements multicluster.Forgetter.
 func (c *collector) Forget(key clustercache.ClusterKey) {
+	c.Metrics.forget(key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.targets, key)

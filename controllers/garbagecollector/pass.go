@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -75,13 +76,22 @@ func (c candidates) keep(obj *metav1.PartialObjectMetadata) {
 	if len(within) == 0 {
 		return
 	}
-	for key, name := range obj.Annotations {
-		if kind := references.KindFromAnnotationKey(key); kind != "" && name != "" {
-			delete(within, candidate{kind, name})
-		}
+	for one := range named(obj) {
+		delete(within, one)
 	}
 	if len(within) == 0 {
 		delete(c, obj.Namespace)
+	}
+}
+
+// named are the ConfigMaps and Secrets of its namespace that an object names.
+func named(obj *metav1.PartialObjectMetadata) iter.Seq[candidate] {
+	return func(yield func(candidate) bool) {
+		for key, name := range obj.Annotations {
+			if kind := references.KindFromAnnotationKey(key); kind != "" && name != "" && !yield(candidate{kind, name}) {
+				return
+			}
+		}
 	}
 }
 
@@ -100,6 +110,8 @@ func (p *pass) run(ctx context.Context) error {
 		err = p.sweep(ctx)
 	}
 	switch {
+	case err == nil:
+		p.Metrics.passed(p.target.Key())
 	case errors.Is(err, errGone):
 		p.warn("GarbageCollectionSkipped", err)
 		p.target.Log.Info("Garbage is not collected", "reason", err.Error())
@@ -186,9 +198,17 @@ func (p *pass) isCollectable(obj *metav1.PartialObjectMetadata) bool {
 // keepReferenced drops the candidates that an object of the target refers to. An empty namespace means all. When it
 // returns an error, something may have been missed.
 func (p *pass) keepReferenced(ctx context.Context, namespace string, of candidates) error {
+	return p.eachReferring(ctx, namespace, func(_ schema.GroupVersionKind, obj *metav1.PartialObjectMetadata) {
+		of.keep(obj)
+	})
+}
+
+// eachReferring shows visit all objects that may refer to something. An empty namespace means all.
+func (p *pass) eachReferring(ctx context.Context, namespace string,
+	visit func(kind schema.GroupVersionKind, obj *metav1.PartialObjectMetadata)) error {
 	for _, kind := range referring {
 		err := p.list(ctx, kind, func(obj *metav1.PartialObjectMetadata) bool {
-			of.keep(obj)
+			visit(kind, obj)
 			return true
 		}, client.InNamespace(namespace))
 		absent := meta.IsNoMatchError(err) || apierrors.IsNotFound(err)

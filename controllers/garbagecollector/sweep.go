@@ -114,6 +114,7 @@ func (p *pass) delete(ctx context.Context, namespace string, one candidate, as v
 	switch {
 	case err == nil:
 		f.count()
+		p.Metrics.deleted(p.target.Key())
 		p.target.Log.V(1).Info("Deleted an object that nothing refers to", "kind", kind, "namespace", namespace,
 			"name", one.name)
 		return nil

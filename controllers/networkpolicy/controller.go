@@ -40,6 +40,8 @@ type Options struct {
 	Settings func(clustercache.Status) (Settings, bool)
 	// Follow tells of targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
+	// Metrics takes figures. Nil: nobody does.
+	Metrics *Metrics
 }
 
 // New returns a controller that writes nothing until it is started.
@@ -49,7 +51,7 @@ func New(options Options) (*multicluster.Controller, error) {
 	}
 	r := &reconciler{
 		watches: newWatches(options.Settings), settings: options.Settings, clock: options.Environment.Clock,
-		memories: memories{all: map[clustercache.ClusterKey]*memory{}},
+		memories: memories{all: map[clustercache.ClusterKey]*memory{}}, metrics: options.Metrics,
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
@@ -94,10 +96,17 @@ type reconciler struct {
 	settings   func(clustercache.Status) (Settings, bool)
 	clock      clock.PassiveClock
 	memories   memories
+	metrics    *Metrics
 }
 
+// Engage implements multicluster.Engager.
+func (r *reconciler) Engage(status clustercache.Status) { r.metrics.engage(status.Cluster) }
+
 // Forget implements multicluster.Forgetter.
-func (r *reconciler) Forget(cluster clustercache.ClusterKey) { r.memories.forget(cluster) }
+func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
+	r.metrics.forget(cluster)
+	r.memories.forget(cluster)
+}
 
 // run is one run in a target.
 type run struct {
@@ -107,6 +116,8 @@ type run struct {
 	handled  []labels.Selector // of the namespaces whose Services get policies; empty: of all
 	memory   *memory
 	known    map[*multicluster.Objects]knowledge
+	// told is told what is wrong with Services, instead of anybody else. Nil: there are events.
+	told func(reason, message string)
 }
 
 // Reconcile brings the policies of a Service in line with it, or finds out which Services something else concerns.
@@ -132,6 +143,7 @@ func (r *reconciler) Reconcile(
 	}
 	if name.Namespace != "" {
 		pause, err := w.service(ctx, name)
+		r.metrics.ran(target.Key(), name, err)
 		return reconcile.Result{RequeueAfter: pause}, err
 	}
 	about, what, _ := strings.Cut(name.Name, "/")

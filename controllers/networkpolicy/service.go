@@ -56,8 +56,7 @@ func (w *run) service(ctx context.Context, name types.NamespacedName) (time.Dura
 		return 0, nil // it follows in a moment
 	}
 	var desired Desired
-	handled := len(w.handled) == 0 || matchesAny(w.handled, in.labels)
-	if selects := len(s.selector) > 0 || s.tooLarge; selects && handled && !s.deleting && !in.terminating {
+	if w.idle(s, in) == "" {
 		var err error
 		desired, err = w.desired(ctx, name, s)
 		if input := (*InputError)(nil); errors.As(err, &input) {
@@ -78,6 +77,21 @@ func (w *run) service(ctx context.Context, name types.NamespacedName) (time.Dura
 		return pause, nil
 	}
 	return w.apply(ctx, name, s, desired.Policies, existing)
+}
+
+// idle says why no policies follow from a Service in a namespace; empty if some do.
+func (w *run) idle(s *service, in *namespace) string {
+	switch {
+	case s.deleting:
+		return "it is being deleted"
+	case len(s.selector) == 0 && !s.tooLarge:
+		return "it has no selector"
+	case in.terminating:
+		return "its namespace is being deleted"
+	case len(w.handled) > 0 && !matchesAny(w.handled, in.labels):
+		return "its namespace is not one that namespaceSelectors of the settings select"
+	}
+	return ""
 }
 
 // settled tells whether all policies are as desired.
@@ -365,10 +379,8 @@ func (w *run) write(ctx context.Context, want *networkingv1.NetworkPolicy) error
 	if err := w.Client.Get(ctx, key, live); err != nil {
 		return fmt.Errorf("reading NetworkPolicy %s: %w", key, err)
 	}
-	other := owner(live)
-	lost := other.Name == "" && live.Annotations[annotationDescription] == want.Annotations[annotationDescription]
-	if other != owner(want) && !lost {
-		return &conflictError{key, other}
+	if conflict := contested(live, want); conflict != nil {
+		return conflict
 	}
 	if fingerprintOf(live) == fingerprintOf(want) {
 		return nil
@@ -388,6 +400,17 @@ func (w *run) write(ctx context.Context, want *networkingv1.NetworkPolicy) error
 		return fmt.Errorf("changing NetworkPolicy %s: %w", key, err)
 	}
 	w.Log.V(1).Info("Changed a NetworkPolicy", "policy", key.String())
+	return nil
+}
+
+// contested says that a policy has the name of one that is to be and belongs to somebody else. One that has only lost
+// its labels does not.
+func contested(live, want *networkingv1.NetworkPolicy) error {
+	other := owner(live)
+	lost := other.Name == "" && live.Annotations[annotationDescription] == want.Annotations[annotationDescription]
+	if other != owner(want) && !lost {
+		return &conflictError{client.ObjectKeyFromObject(live), other}
+	}
 	return nil
 }
 

@@ -5,6 +5,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 )
 
 // Settings are those of the controller in one target.
@@ -18,6 +21,21 @@ type Settings struct {
 	// OnlyWithClientPods leaves out policies for clients that do not exist: as long as no pod of their namespace has the
 	// label.
 	OnlyWithClientPods bool
+}
+
+// SettingsOf are those of a target whose Services get policies as own says. Nil: they get none.
+func SettingsOf(own *hubv1alpha1.NetworkPolicyController) (settings Settings, on bool) {
+	if own == nil {
+		return Settings{}, false
+	}
+	settings = Settings{
+		ConcurrentSyncs: int(*own.ConcurrentSyncs), NamespaceSelectors: own.NamespaceSelectors,
+		OnlyWithClientPods: ptr.Deref(own.OnlyWithClientPods, false),
+	}
+	if ingress := own.IngressControllerSelector; ingress != nil {
+		settings.IngressController = &IngressController{Namespace: ingress.Namespace, PodSelector: ingress.PodSelector}
+	}
+	return settings, true
 }
 
 func (s *Settings) selectors() ([]labels.Selector, error) {

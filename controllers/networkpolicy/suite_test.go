@@ -178,6 +178,8 @@ func (b *bench) restart(change func(*Settings), targets ...*site) {
 	b.registry = prometheus.NewRegistry()
 	runs, err := multicluster.NewMetrics(b.registry)
 	b.Expect(err).NotTo(HaveOccurred())
+	failing, err := NewMetrics(b.registry)
+	b.Expect(err).NotTo(HaveOccurred())
 	settings := Settings{
 		ConcurrentSyncs:    5,
 		NamespaceSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{testLabel: b.label}}},
@@ -187,6 +189,7 @@ func (b *bench) restart(change func(*Settings), targets ...*site) {
 	}
 	controller, err := New(Options{
 		Environment: multicluster.Environment{Clusters: clusters, Events: b.events, Metrics: runs},
+		Metrics:     failing,
 		Settings: func(status clustercache.Status) (Settings, bool) {
 			for _, s := range targets {
 				if s.key == status.Cluster {

@@ -169,13 +169,8 @@ func (w *run) reconcile(ctx context.Context) (reconcile.Result, error) {
 	if input := (*inputError)(nil); errors.As(ignored, &input) {
 		w.target.Warn(w.secret, input.reason, actionRequest, input.message)
 	}
-	refusal := w.settings.Policy.refuses(w.access.account, w.target.Status.ServiceAccount, w.selfAccess)
-	if refusal != "" {
-		return reconcile.Result{}, reconcile.TerminalError(&inputError{reasonDenied, refusal})
-	}
-	if w.selfAccess && w.access.targetSecret.Name != "" {
-		return reconcile.Result{}, reconcile.TerminalError(&inputError{reasonInvalidAnnotation, fmt.Sprintf(
-			"Annotation %s: the Secret registers the target, so that its token has to stay in it", TargetSecretNameAnnotation)})
+	if err := w.settings.permit(w.access, w.target.Status.ServiceAccount, w.selfAccess); err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
 	}
 	if err := w.read(ctx); err != nil {
 		return reconcile.Result{}, err
@@ -193,55 +188,99 @@ func (w *run) reconcile(ctx context.Context) (reconcile.Result, error) {
 
 // read reads what has the token.
 func (w *run) read(ctx context.Context) (err error) {
-	data, key := w.secret.Data, KeyKubeconfig
-	if name := w.access.targetSecret; name.Name != "" {
-		w.into = &corev1.Secret{}
-		if err := w.target.Client.Get(ctx, name, w.into); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading Secret %s of the target: %w", name, err)
-		}
-		data = w.into.Data
-	}
-	if w.selfAccess {
-		if used, has := kubeconfig.KeyOf(w.secret); has {
-			key = used
-		}
-	}
-	w.content, err = readContent(data, key)
-	if err != nil && w.into == nil {
+	w.into, w.content, err = readToken(ctx, w.target.Client, w.secret, w.access, w.selfAccess)
+	if input := (*inputError)(nil); w.into == nil && errors.As(err, &input) {
 		return reconcile.TerminalError(err) // until the Secret changes
 	}
 	return err
 }
 
+// readToken reads what has the token: the access Secret, or the Secret of the target that it names, which is into.
+func readToken(ctx context.Context, target client.Reader, secret *corev1.Secret, a *access, selfAccess bool) (
+	into *corev1.Secret, c *content, err error) {
+	data, key := secret.Data, KeyKubeconfig
+	if name := a.targetSecret; name.Name != "" {
+		into = &corev1.Secret{}
+		if err := target.Get(ctx, name, into); client.IgnoreNotFound(err) != nil {
+			return into, nil, fmt.Errorf("reading Secret %s of the target: %w", name, err)
+		}
+		data = into.Data
+	}
+	if selfAccess {
+		if used, has := kubeconfig.KeyOf(secret); has {
+			key = used
+		}
+	}
+	c, err = readContent(data, key)
+	return into, c, err
+}
+
 // decide returns how long the token need not be renewed; zero: it is renewed now.
 func (w *run) decide(ctx context.Context) (time.Duration, error) {
 	now := w.clock.Now()
-	text := w.secret.Annotations[RenewTimestampAnnotation]
-	due, invalid := time.Parse(time.RFC3339, text)
-	token := w.content.token()
-	missing := text == "" || token == "" || len(token) > maxToken || w.into != nil && w.into.UID == ""
-	if claims, is := kubeconfig.ClaimsOf(token); is && !missing {
-		w.expiry = claims.Expiry
-	}
-	switch {
-	case missing:
+	a := assess(now, w.secret, w.into, w.access, w.content, w.target.Status.CA)
+	w.expiry = a.expiry
+	switch a.renew {
+	case renewMissing:
 		w.due = now
 		return w.pause(now), nil
-	case w.access.injectCA && !w.content.hasCA(w.target.Status.CA), invalid == nil && !now.Before(due):
+	case renewCA, renewDue:
 		return w.pause(now), nil
 	}
-	good, err := w.review(ctx, token)
+	good, err := w.review(ctx, w.content.token())
 	switch {
 	case err != nil:
 		return 0, err
 	case !good:
 		w.due, w.expiry = now, now
 		return w.pause(now), nil
-	case invalid != nil:
-		return 0, invalidAnnotation(RenewTimestampAnnotation, text, "is no time such as 2006-01-02T15:04:05Z")
+	case a.invalid != nil:
+		return 0, a.invalid
 	}
-	w.tokens.good(w.target.Key(), w.name, due, w.expiry)
-	return min(due.Sub(now), maxLifetime), nil
+	w.tokens.good(w.target.Key(), w.name, a.due, w.expiry)
+	return min(a.due.Sub(now), maxLifetime), nil
+}
+
+// renewal is why a token is renewed without asking the target about it.
+type renewal string
+
+const (
+	renewNot     renewal = ""
+	renewMissing renewal = "there is no token, or nothing says when it is to be renewed"
+	renewCA      renewal = "the certificates of the target's API server are not those beside the token"
+	renewDue     renewal = "its time of renewal has come"
+)
+
+// assessment is what can be said of a token without asking the target about it.
+type assessment struct {
+	due, expiry time.Time // zero: not known
+	renew       renewal
+	invalid     error // of the annotation with the time; of no interest if it is renewed
+}
+
+// assess assesses the token of an access Secret. ca are the certificates of the target's API server.
+func assess(now time.Time, secret, into *corev1.Secret, wanted *access, c *content, ca []byte) (a assessment) {
+	text, token := secret.Annotations[RenewTimestampAnnotation], c.token()
+	due, err := time.Parse(time.RFC3339, text)
+	if err == nil {
+		a.due = due
+	} else {
+		a.invalid = invalidAnnotation(RenewTimestampAnnotation, text, "is no time such as 2006-01-02T15:04:05Z")
+	}
+	if text == "" || token == "" || len(token) > maxToken || into != nil && into.UID == "" {
+		a.renew = renewMissing
+		return a
+	}
+	if claims, is := kubeconfig.ClaimsOf(token); is {
+		a.expiry = claims.Expiry
+	}
+	switch {
+	case wanted.injectCA && !c.hasCA(ca):
+		a.renew = renewCA
+	case err == nil && !now.Before(due):
+		a.renew = renewDue
+	}
+	return a
 }
 
 // pause returns how long a token that is to be renewed has to wait.
@@ -257,14 +296,22 @@ func (w *run) pause(now time.Time) time.Duration {
 
 // review asks the target whether a token is that of the ServiceAccount.
 func (w *run) review(ctx context.Context, token string) (bool, error) {
-	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	if err := w.target.Client.Create(ctx, review); err != nil {
+	good, err := review(ctx, w.target.Client, w.access, token)
+	if err != nil {
 		w.metrics.reviewed(resultFailed)
-		return false, redact(fmt.Errorf("reviewing the token of ServiceAccount %s: %w", w.access.account, err), token)
+		return false, err
 	}
-	good := review.Status.Authenticated && review.Status.User.Username == w.access.username()
 	w.metrics.reviewed(map[bool]string{true: resultGood, false: resultBad}[good])
 	return good, nil
+}
+
+// review asks a target whether a token is that of the ServiceAccount.
+func review(ctx context.Context, target client.Client, wanted *access, token string) (bool, error) {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	if err := target.Create(ctx, review); err != nil {
+		return false, redact(fmt.Errorf("reviewing the token of ServiceAccount %s: %w", wanted.account, err), token)
+	}
+	return review.Status.Authenticated && review.Status.User.Username == wanted.username(), nil
 }
 
 // renew requests a token and puts it where it belongs.

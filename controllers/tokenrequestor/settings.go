@@ -5,7 +5,10 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 )
 
 // Settings are those of the token requestor in one target. The zero value is responsible for Secrets of any class,
@@ -23,6 +26,22 @@ type Settings struct {
 	TargetNamespace string
 	// Policy says which ServiceAccounts may be named.
 	Policy Policy
+}
+
+// SettingsOf are those of a target whose tokens are requested as own says. Nil: none are.
+func SettingsOf(own *hubv1alpha1.TokenRequestorController) (settings Settings, on bool) {
+	if own == nil {
+		return Settings{}, false
+	}
+	s := Settings{
+		ConcurrentSyncs: int(*own.ConcurrentSyncs), Audiences: own.TokenAudiences(),
+		TargetNamespace: ptr.Deref(own.TargetNamespace, ""),
+		Policy:          Policy{Allowed: own.AllowedServiceAccounts, Denied: own.DeniedServiceAccounts},
+	}
+	if *own.Class != "" {
+		s.Class = own.Class
+	}
+	return s, true
 }
 
 // Policy says which ServiceAccounts of a target may be named by access Secrets. Whoever may create Secrets in the home
@@ -63,4 +82,16 @@ func (p Policy) refuses(account, own types.NamespacedName, selfAccess bool) stri
 			"registered may name it", account)
 	}
 	return ""
+}
+
+// permit returns what an access Secret asks for and may not have; nil if there is nothing. own is as for refuses.
+func (s Settings) permit(a *access, own types.NamespacedName, selfAccess bool) error {
+	if refusal := s.Policy.refuses(a.account, own, selfAccess); refusal != "" {
+		return &inputError{reasonDenied, refusal}
+	}
+	if selfAccess && a.targetSecret.Name != "" {
+		return &inputError{reasonInvalidAnnotation, fmt.Sprintf(
+			"Annotation %s: the Secret registers the target, so that its token has to stay in it", TargetSecretNameAnnotation)}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ package observability
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"testing"
@@ -88,7 +89,7 @@ func TestSituations(t *testing.T) {
 		calm.apply(t, "calm", calm.configMaps("calm", 5)...)
 	}
 	ctx := context.Background()
-	for alert, situation := range map[string]func(t *testing.T, alert string){
+	situations := map[string]func(t *testing.T, alert string){
 		"TrellisTargetDown": func(t *testing.T, alert string) {
 			to := newTarget(t, "down", long)
 			labels := map[string]string{"target": to.label()}
@@ -343,7 +344,9 @@ func TestSituations(t *testing.T) {
 			to.limit(t, 0)
 			expectOver(t, alert, labels)
 		},
-	} {
+	}
+	maps.Copy(situations, controllerSituations)
+	for alert, situation := range situations {
 		t.Run(alert, func(t *testing.T) {
 			t.Parallel()
 			situation(t, alert)

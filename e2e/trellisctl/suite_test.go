@@ -137,6 +137,8 @@ func connects(args []string) bool {
 		switch arg {
 		case "status", "tree", "diff":
 			return true
+		case "why":
+			return i+1 < len(args) && !slices.Contains([]string{"mr", "cluster"}, args[i+1])
 		case "cluster":
 			return i+1 < len(args) && slices.Contains([]string{"add", "rotate", "remove"}, args[i+1])
 		}

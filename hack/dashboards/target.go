@@ -89,6 +89,41 @@ func target() dashboard {
 					queries:     []query{{expr: `max(trellis_target_managedresources_not_ready{target="$target"})`, legend: "not ready"}},
 				},
 			}},
+			{title: "Controllers", panels: []panel{
+				{
+					kind: timeseries, title: "Overdue tokens", unit: "short",
+					description: "Access Secrets whose token should have been issued or renewed, and was not.",
+					queries:     []query{{expr: `max(trellis_target_tokens_overdue{target="$target"})`, legend: "overdue"}},
+				},
+				{
+					kind: timeseries, title: "Denied certificates", unit: "short",
+					description: "CertificateSigningRequests that were denied within an hour.",
+					queries:     []query{{expr: `sum(increase(trellis_target_certificates_denied_total{target="$target"}[1h]))`, legend: "denied"}},
+				},
+				{
+					kind: timeseries, title: "Nodes that wait for critical components", unit: "short",
+					description: "Nodes with the taint that keeps workloads away until critical components are ready.",
+					queries:     []query{{expr: `max(trellis_target_nodes_waiting{target="$target"})`, legend: "nodes"}},
+				},
+				{
+					kind: timeseries, title: "Longest wait of a node", unit: "s",
+					description: "How long the node has had that taint that has had it longest.",
+					queries:     []query{{expr: `max(trellis_target_nodes_waiting_oldest_seconds{target="$target"})`, legend: "oldest"}},
+				},
+				{
+					kind: timeseries, title: "Garbage", unit: "short",
+					description: "ConfigMaps and Secrets that were collected within an hour, and periods without a pass that went well. More than one of these mean that passes fail.",
+					queries: []query{
+						{expr: `sum(increase(trellis_target_garbage_collected_total{target="$target"}[1h]))`, legend: "collected"},
+						{expr: `max(trellis_target_garbage_collection_missed_periods{target="$target"})`, legend: "missed periods"},
+					},
+				},
+				{
+					kind: timeseries, title: "Services without their network policies", unit: "short",
+					description: "Services whose network policies are not as they should be.",
+					queries:     []query{{expr: `max(trellis_target_network_policies_failing{target="$target"})`, legend: "Services"}},
+				},
+			}},
 		},
 	}
 }

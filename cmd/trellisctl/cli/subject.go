@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -22,6 +24,14 @@ type Kind string
 const (
 	KindManagedResource Kind = "mr"
 	KindCluster         Kind = "cluster"
+	// KindAccess are Secrets of the source with a token for a target.
+	KindAccess Kind = "access"
+	// The kinds below are those of objects of targets.
+	KindCSR       Kind = "csr"
+	KindNode      Kind = "node"
+	KindService   Kind = "service"
+	KindConfigMap Kind = "configmap"
+	KindSecret    Kind = "secret"
 )
 
 // aliases are other names of kinds.
@@ -30,7 +40,16 @@ var aliases = map[string]Kind{
 	"managedresources": KindManagedResource,
 	"cluster":          KindCluster, "clusters": KindCluster, "tc": KindCluster, "targetcluster": KindCluster,
 	"targetclusters": KindCluster,
+	"access":         KindAccess, "accesssecret": KindAccess,
+	"csr": KindCSR, "csrs": KindCSR, "certificatesigningrequest": KindCSR, "certificatesigningrequests": KindCSR,
+	"node": KindNode, "nodes": KindNode, "no": KindNode,
+	"service": KindService, "services": KindService, "svc": KindService,
+	"configmap": KindConfigMap, "configmaps": KindConfigMap, "cm": KindConfigMap,
+	"secret": KindSecret, "secrets": KindSecret,
 }
+
+// namespaced are the kinds of objects of targets that are in a namespace there.
+var namespaced = []Kind{KindService, KindConfigMap, KindSecret}
 
 // Subject is what a command is about.
 type Subject struct {
@@ -52,7 +71,19 @@ func ParseSubject(args []string, kinds ...Kind) (Subject, error) {
 	if !known {
 		return Subject{}, Usage("%q is no kind that this is about: it has to be given as %s", args[0], forms(kinds))
 	}
-	return Subject{Kind: kind, Name: args[1]}, nil
+	subject := Subject{Kind: kind, Name: args[1]}
+	if key := subject.Key(); slices.Contains(namespaced, kind) && (key.Namespace == "" || key.Name == "") {
+		return Subject{}, Usage("a %s of a target has to be given with its namespace there: %s", kind, form(kind))
+	}
+	return subject, nil
+}
+
+// Key is the name of an object of a target. Kinds without a namespace have none.
+func (s Subject) Key() client.ObjectKey {
+	if namespace, name, found := strings.Cut(s.Name, "/"); found && slices.Contains(namespaced, s.Kind) {
+		return client.ObjectKey{Namespace: namespace, Name: name}
+	}
+	return client.ObjectKey{Name: s.Name}
 }
 
 // kindOf returns the kind of a word, if it is one of the given kinds. The name of a CRD is accepted as well.
@@ -65,9 +96,16 @@ func kindOf(word string, kinds []Kind) (kind Kind, known bool) {
 func forms(kinds []Kind) string {
 	words := make([]string, 0, len(kinds))
 	for _, k := range kinds {
-		words = append(words, string(k)+" NAME")
+		words = append(words, form(k))
 	}
 	return strings.Join(words, " or ")
+}
+
+func form(kind Kind) string {
+	if slices.Contains(namespaced, kind) {
+		return string(kind) + " NAMESPACE/NAME"
+	}
+	return string(kind) + " NAME"
 }
 
 // completionTimeout bounds how long a shell waits.
@@ -140,6 +178,14 @@ func (e *Env) names(ctx context.Context, kind Kind) []string {
 	case KindManagedResource:
 		list := &resourcesv1alpha1.ManagedResourceList{}
 		_ = source.List(ctx, list, client.InNamespace(source.Namespace))
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	case KindAccess:
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+		_ = source.List(ctx, list, client.InNamespace(source.Namespace),
+			client.MatchingLabels{resourcesv1alpha1.PurposeLabel: resourcesv1alpha1.PurposeTokenRequestor})
 		for i := range list.Items {
 			names = append(names, list.Items[i].Name)
 		}

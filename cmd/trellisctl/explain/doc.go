@@ -11,5 +11,9 @@
 //
 // Causes are functions of the objects that were read (Facts), so each can be tested without a cluster.
 //
+// Of what controllers do in targets (access Secrets, CertificateSigningRequests, Nodes, network policies, garbage), why
+// says what they would do now. The judgement is that of the packages of the controllers, each of which has a function
+// Explain for it; here are only what stops all of them, their settings, and how it is told.
+//
 // events lists the events about one ManagedResource or TargetCluster, the latest last.
 package explain

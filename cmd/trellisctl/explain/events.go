@@ -119,17 +119,28 @@ func uidOf(ctx context.Context, source *cli.Source, subject cli.Subject) (types.
 }
 
 // kindNames are the kinds as events refer to them.
-var kindNames = map[cli.Kind]string{cli.KindManagedResource: "ManagedResource", cli.KindCluster: "TargetCluster"}
+var kindNames = map[cli.Kind]string{
+	cli.KindManagedResource: "ManagedResource", cli.KindCluster: "TargetCluster", cli.KindAccess: "Secret",
+	cli.KindCSR: "CertificateSigningRequest", cli.KindNode: "Node", cli.KindService: "Service",
+	cli.KindConfigMap: "ConfigMap", cli.KindSecret: "Secret",
+}
 
 // list reads the events about an object, the latest last. With a UID, those about an earlier object of the same name
 // are excluded.
 func list(ctx context.Context, source *cli.Source, subject cli.Subject, uid types.UID) ([]Event, error) {
+	key := client.ObjectKey{Namespace: source.Namespace, Name: subject.Name}
+	return listIn(ctx, source, kindNames[subject.Kind], key, uid)
+}
+
+// listIn reads the events of a namespace about an object.
+func listIn(ctx context.Context, from client.Reader, kind string, key client.ObjectKey, uid types.UID) (
+	[]Event, error) {
 	read := &corev1.EventList{}
-	about := client.MatchingFields{"involvedObject.name": subject.Name, "involvedObject.kind": kindNames[subject.Kind]}
+	about := client.MatchingFields{"involvedObject.name": key.Name, "involvedObject.kind": kind}
 	if uid != "" {
 		about["involvedObject.uid"] = string(uid)
 	}
-	if err := source.List(ctx, read, client.InNamespace(source.Namespace), about, client.Limit(eventLimit)); err != nil {
+	if err := from.List(ctx, read, client.InNamespace(key.Namespace), about, client.Limit(eventLimit)); err != nil {
 		return nil, fmt.Errorf("listing events: %w", err)
 	}
 	out := make([]Event, 0, len(read.Items))

@@ -59,14 +59,9 @@ func (f *Facts) uid() types.UID {
 
 // gather reads the facts.
 func (w *why) gather(ctx context.Context, source *cli.Source, subject cli.Subject) (*Facts, error) {
-	f := &Facts{Now: w.env.Clock.Now(), Namespace: source.Namespace, Name: subject.Name}
-	lease := &coordinationv1.Lease{}
-	err := source.Get(ctx, client.ObjectKey{Namespace: w.hubNamespace, Name: w.hubLease}, lease)
-	switch {
-	case err == nil:
-		f.Heartbeat, f.HeartbeatKnown = lease, true
-	case cli.ExitCode(err) == cli.ExitUnreachable:
-		return nil, fmt.Errorf("reading the heartbeat of the hub: %w", err)
+	f, err := w.beat(ctx, source, source.Namespace, subject.Name)
+	if err != nil {
+		return nil, err
 	}
 	if subject.Kind == cli.KindCluster {
 		return f, f.aboutCluster(ctx, source)
@@ -75,6 +70,20 @@ func (w *why) gather(ctx context.Context, source *cli.Source, subject cli.Subjec
 		return nil, err
 	}
 	return f, f.aboutTarget(ctx, source)
+}
+
+// beat begins the facts about something with the heartbeat of the hub.
+func (w *why) beat(ctx context.Context, source *cli.Source, namespace, name string) (*Facts, error) {
+	f := &Facts{Now: w.env.Clock.Now(), Namespace: namespace, Name: name}
+	lease := &coordinationv1.Lease{}
+	err := source.Get(ctx, client.ObjectKey{Namespace: w.hubNamespace, Name: w.hubLease}, lease)
+	switch {
+	case err == nil:
+		f.Heartbeat, f.HeartbeatKnown = lease, true
+	case cli.ExitCode(err) == cli.ExitUnreachable:
+		return nil, fmt.Errorf("reading the heartbeat of the hub: %w", err)
+	}
+	return f, nil
 }
 
 func (f *Facts) aboutCluster(ctx context.Context, source *cli.Source) error {

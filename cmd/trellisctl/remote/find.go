@@ -107,6 +107,33 @@ func wished(ctx context.Context, source *cli.Source, namespace, wish string) (*F
 	return &Found{Cluster: tc}, nil
 }
 
+// Named finds the target that a user names as for Of, but for the source; or if wish is empty, the only one of the
+// namespace.
+func Named(ctx context.Context, source *cli.Source, wish string) (*Found, error) {
+	if wish == SourceName {
+		return nil, cli.Usage("the source cluster is no target that this can be about")
+	}
+	if wish != "" {
+		return wished(ctx, source, source.Namespace, wish)
+	}
+	here := &hubv1alpha1.TargetClusterList{}
+	if err := source.List(ctx, here, client.InNamespace(source.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing TargetClusters: %w", err)
+	}
+	switch len(here.Items) {
+	case 1:
+		return &Found{Cluster: &here.Items[0]}, nil
+	case 0:
+		return nil, cli.NotFound("there is no TargetCluster in namespace %s", source.Namespace)
+	}
+	names := make([]string, 0, len(here.Items))
+	for i := range here.Items {
+		names = append(names, here.Items[i].Name)
+	}
+	return nil, cli.Refused("there are several TargetClusters in namespace %s: %s; name one of them with --target",
+		source.Namespace, strings.Join(names, ", "))
+}
+
 // marked finds the target that has the objects of a ManagedResource. Of several registrations of one cluster, it
 // returns that of its label or else the first one: they lead to the same objects.
 func marked(ctx context.Context, source *cli.Source, here []hubv1alpha1.TargetCluster,

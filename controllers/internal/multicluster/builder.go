@@ -58,6 +58,12 @@ type Forgetter interface {
 	Forget(cluster clustercache.ClusterKey)
 }
 
+// Engager is a Reconciler that is told of each target before its first run there, and again after it was told to forget
+// it.
+type Engager interface {
+	Engage(status clustercache.Status)
+}
+
 // Objects are objects of targets that a controller watches. The pointer identifies them to Target.Objects.
 type Objects struct {
 	// Kind is what is watched, in the version that is asked for.

@@ -107,6 +107,9 @@ func (c *Controller) engage(ctx context.Context, status clustercache.Status) {
 	}
 	e.ctx, e.cancel = context.WithCancel(ctx)
 	c.limits.Store(key.String(), e.workers)
+	if f, is := c.reconciler.(Engager); is {
+		f.Engage(status)
+	}
 	c.mu.Lock()
 	c.targets[key] = e
 	c.environment.Metrics.targets(c.name, len(c.targets))

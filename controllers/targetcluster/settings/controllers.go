@@ -18,11 +18,18 @@ import (
 // Controllers returns what works in a target: controllers that are switched on, with all their fields. Those whose
 // settings are faulty are left out, and all are for a target that is paused.
 func (s *Settings) Controllers(target clustercache.Status) hubv1alpha1.TargetControllers {
-	tc := s.targetCluster(target.Cluster)
+	return ControllersOf(s.classes, target, s.targetCluster(target.Cluster))
+}
+
+// ControllersOf does the same by some classes, and the TargetCluster of the target, which may be nil. Of target,
+// Cluster and Labels are looked at.
+func ControllersOf(
+	classes []configv1alpha1.Class, target clustercache.Status, tc *hubv1alpha1.TargetCluster,
+) hubv1alpha1.TargetControllers {
 	if tc != nil && tc.Spec.Paused {
 		return hubv1alpha1.TargetControllers{}
 	}
-	merged := s.merged(target, tc)
+	merged := (&Settings{classes: classes}).merged(target, tc)
 	return merged.WithoutFaulty(target.Cluster.Namespace)
 }
 
