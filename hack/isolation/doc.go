@@ -1,4 +1,4 @@
-// Package isolation holds the test that targets are kept apart: what the controllers do in one target follows from that
+// Package isolation holds the tests that targets are kept apart: what the controllers do in one target follows from that
 // target and from its home namespace, whatever happens in another one.
 //
 // # How it works

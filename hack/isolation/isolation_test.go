@@ -123,20 +123,32 @@ type bench struct {
 	t     *testing.T
 	hub   *testbed.Hub
 	calls *recorder
-	runs  int
 }
 
+// runs is how many there were, of all tests.
+var runs int
+
 func start(t *testing.T) *bench {
+	t.Helper()
+	return startWith(t, testbed.HubOptions{})
+}
+
+func startWith(t *testing.T, o testbed.HubOptions) *bench {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs control planes, skipped by -short")
 	}
-	b := &bench{WithT: NewWithT(t), t: t, calls: &recorder{}}
+	b := &bench{WithT: NewWithT(t), t: t, calls: newRecorder()}
 	testbed.AwaitInstances(t, source, "machines.machine.sapcloud.io")
-	b.hub = testbed.StartHubForTest(t, source, testbed.HubOptions{
-		Config: configured, Clock: ahead{}, WrapTarget: b.calls.wrap,
-	})
+	b.startHub(o)
 	return b
+}
+
+// startHub starts a hub with all controllers.
+func (b *bench) startHub(o testbed.HubOptions) {
+	b.t.Helper()
+	o.Config, o.Clock, o.WrapTarget = configured, ahead{}, b.calls.wrap
+	b.hub = testbed.StartHubForTest(b.t, source, o)
 }
 
 // MC-7 For random programs in two targets, the calls that change something in a target follow from what is in it and in
@@ -170,14 +182,13 @@ func (b *bench) compare(seed uint64) {
 // run runs the programs of some places at once, and returns the calls to each: sorted, and each only once.
 func (b *bench) run(seed uint64, who ...int) (sets [2][]string) {
 	b.t.Helper()
-	b.runs++
 	ctx := b.t.Context()
 	var stages [2]*stage
 	var before [2]int
+	runs++
 	for _, i := range who {
-		stages[i] = places[i].stage(b.runs)
 		before[i] = len(b.calls.to(places[i].host))
-		b.Expect(stages[i].open(ctx)).To(Succeed())
+		stages[i] = b.register(i)
 	}
 	b.engaged(len(who))
 	b.play(seed, stages)
@@ -185,6 +196,7 @@ func (b *bench) run(seed uint64, who ...int) (sets [2][]string) {
 		if s == nil {
 			continue
 		}
+		b.Eventually(func() bool { return b.calls.answered(s.host) }).Should(BeTrue())
 		calls := b.calls.to(s.host)[before[i]:]
 		sets[i] = b.setOf(s, calls, stages[1-i])
 		b.Expect(s.leave(ctx)).To(Succeed())
@@ -196,6 +208,14 @@ func (b *bench) run(seed uint64, who ...int) (sets [2][]string) {
 		}
 	}
 	return sets
+}
+
+// register gives a place its namespaces, and registers it.
+func (b *bench) register(place int) *stage {
+	b.t.Helper()
+	s := places[place].stage(runs)
+	b.Expect(s.open(b.t.Context())).To(Succeed())
+	return s
 }
 
 // engaged waits until all controllers work in a number of targets.

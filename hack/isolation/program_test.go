@@ -72,6 +72,10 @@ type model struct {
 	kept     []string // ConfigMaps that something refers to
 }
 
+func newModel() *model {
+	return &model{nodes: map[int]bool{}, machines: map[int]bool{}, services: map[string]service{}}
+}
+
 type service struct {
 	port     int
 	selected bool // the other namespace may call it if it has the label
@@ -83,7 +87,7 @@ const mostNodes = 4
 // program draws steps from a seed, and returns what is the case after the last one.
 func program(seed uint64, length int) ([]step, func(context.Context, *stage) error) {
 	random := rand.New(rand.NewPCG(seed, 0))
-	m := &model{nodes: map[int]bool{}, machines: map[int]bool{}, services: map[string]service{}}
+	m := newModel()
 	var steps []step
 	// Each controller has something to do, in a random order.
 	turns := random.Perm(len(parts))

@@ -26,8 +26,14 @@ func (c call) String() string { return c.method + " " + c.path + " " + c.body }
 
 // recorder writes down the calls of the hub, by the address of the target.
 type recorder struct {
-	mu    sync.Mutex
-	calls map[string][]call
+	mu     sync.Mutex
+	calls  map[string][]call
+	flying map[string]int // that have no answer yet
+	whole  map[string]int // watches that began with all there is
+}
+
+func newRecorder() *recorder {
+	return &recorder{calls: map[string][]call{}, flying: map[string]int{}, whole: map[string]int{}}
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -38,6 +44,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method == http.MethodGet || request.Method == http.MethodHead {
+			r.read(request)
 			return next.RoundTrip(request)
 		}
 		var body []byte
@@ -50,6 +57,9 @@ func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
 			request = request.Clone(request.Context())
 			request.Body = io.NopCloser(bytes.NewReader(body))
 		}
+		host := request.URL.Host
+		r.count(r.flying, host, 1)
+		defer r.count(r.flying, host, -1)
 		response, err := next.RoundTrip(request)
 		// Without an answer, the call may have been done.
 		if err != nil || response.StatusCode < http.StatusBadRequest {
@@ -59,16 +69,41 @@ func (r *recorder) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+func (r *recorder) count(of map[string]int, host string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of[host] += n
+}
+
+// read counts watches that ask for all there is. A watch that goes on after its end does not.
+func (r *recorder) read(request *http.Request) {
+	query := request.URL.Query()
+	if query.Get("watch") == "true" && query.Get("sendInitialEvents") == "true" {
+		r.count(r.whole, request.URL.Host, 1)
+	}
+}
+
 func (r *recorder) record(request *http.Request, body []byte) {
 	_, resource, _ := strings.Cut(request.URL.Path, "/v1/")
 	transient := slices.Contains(strings.Split(resource, "/"), "events") || strings.HasSuffix(resource, "reviews")
 	c := call{method: request.Method, path: request.URL.Path, body: text(body), compared: !transient}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.calls == nil {
-		r.calls = map[string][]call{}
-	}
 	r.calls[request.URL.Host] = append(r.calls[request.URL.Host], c)
+}
+
+// answered tells whether all calls to a target have their answer.
+func (r *recorder) answered(host string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flying[host] == 0
+}
+
+// initials is how many watches of a target began with all there is.
+func (r *recorder) initials(host string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.whole[host]
 }
 
 // to returns the calls to a target so far.

@@ -173,8 +173,8 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 	return nil
 }
 
-// references is how many targets have a reference.
-const references = 3
+// referenceTargets is how many have a reference.
+const referenceTargets = 3
 
 // begin sets everything up but what steps do.
 func begin(ctx context.Context, root string, o Options, report *figures.Report) (*run, func() error, error) {
@@ -205,7 +205,7 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 	}
 	r.foreigner = rig.NewForeigner(victims)
 	refer, cancel := context.WithCancel(ctx)
-	reference, wait, err := rig.NewReference(refer, r.targets[:min(references, len(r.targets))])
+	reference, wait, err := rig.NewReference(refer, r.targets[:min(referenceTargets, len(r.targets))])
 	end := func() error {
 		cancel()
 		wait()

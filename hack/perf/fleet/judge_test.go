@@ -69,7 +69,9 @@ func TestRestWithControllersIsJudged(t *testing.T) {
 	for _, kind := range collected {
 		lists = append(lists, count("list", kind, 200, targets))
 	}
-	with := func(more ...journal.Count) journal.Counts { return append(append(journal.Counts{probes}, lists...), more...) }
+	with := func(more ...journal.Count) journal.Counts {
+		return append(append(journal.Counts{probes}, lists...), more...)
+	}
 	for _, test := range []struct {
 		name   string
 		counts journal.Counts
