@@ -25,10 +25,18 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
+// What runs if nothing else is asked for. New programs are for long runs: what they find has a seed by which it can be
+// found again.
+const (
+	usualPrograms = 2
+	usualSteps    = 16
+	usualSeed     = 1
+)
+
 var (
-	programs = flag.Int("isolation.programs", 2, "how many pairs of programs to run")
-	length   = flag.Int("isolation.steps", 16, "how many steps each program has, at least one for each controller")
-	first    = flag.Uint64("isolation.seed", 1, "the seed of the first pair; the next ones count up")
+	programs = flag.Int("isolation.programs", usualPrograms, "how many pairs of programs to run")
+	length   = flag.Int("isolation.steps", usualSteps, "how many steps each program has, at least one for each controller")
+	first    = flag.Uint64("isolation.seed", usualSeed, "the seed of the first pair; the next ones count up")
 )
 
 var (
@@ -294,4 +302,23 @@ func (b *bench) setOf(s *stage, calls []call, other *stage) (set []string) {
 	}
 	slices.Sort(set)
 	return slices.Compact(set)
+}
+
+// The programs that usually run have all that matters in them.
+func TestProgramsHaveEverything(t *testing.T) {
+	g := NewWithT(t)
+	var all []string
+	for seed := range uint64(2 * usualPrograms) {
+		steps, _ := program(2*usualSeed+seed, usualSteps)
+		for _, s := range steps {
+			all = append(all, s.text)
+		}
+	}
+	for _, wanted := range []string{
+		"referred to: true", "referred to: false", "nothing refers to", "Secret of the target: true",
+		"Secret of the target: false", "to be Approved", "to be Denied", "critical pod: true", "critical pod: false",
+		"node-0 goes", "may call: true", "other namespace: true", "other namespace: false",
+	} {
+		g.Expect(all).To(ContainElement(ContainSubstring(wanted)))
+	}
 }

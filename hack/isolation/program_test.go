@@ -242,7 +242,10 @@ func accountOf(token string) types.UID {
 // certificates adds a request for the certificate of a kubelet, or adds or removes the Machine of a Node.
 func certificates(m *model, random *rand.Rand) step {
 	node := random.IntN(mostNodes)
-	if random.IntN(3) == 0 {
+	if there := slices.Sorted(maps.Keys(m.nodes)); len(there) > 0 && random.IntN(4) > 0 {
+		node = there[random.IntN(len(there))]
+	}
+	if random.IntN(5) < 2 {
 		if m.machines[node] {
 			delete(m.machines, node)
 			return step{text: fmt.Sprintf("Machine of %s goes", nodeName(node)), do: func(ctx context.Context, s *stage) error {
@@ -425,13 +428,14 @@ func policies(m *model, random *rand.Rand) step {
 		}}
 	case draw == 1:
 		m.peer = !m.peer
-		label := "null"
-		if m.peer {
-			label = `"yes"`
-		}
+		labelled := m.peer
 		return step{
 			text: fmt.Sprintf("the other namespace may call: %t", m.peer), done: written(m),
 			do: func(ctx context.Context, s *stage) error {
+				label := "null"
+				if labelled {
+					label = fmt.Sprintf("%q", s.space)
+				}
 				patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"may-call":`+label+`}}}`))
 				return s.Client.Patch(ctx, namespace(s.peer), patch)
 			},
@@ -452,7 +456,7 @@ func policies(m *model, random *rand.Rand) step {
 			}
 			if svc.selected {
 				obj.Annotations = map[string]string{
-					networkpolicy.AnnotationNamespaceSelectors: `[{"matchLabels":{"may-call":"yes"}}]`,
+					networkpolicy.AnnotationNamespaceSelectors: fmt.Sprintf(`[{"matchLabels":{"may-call":%q}}]`, s.space),
 				}
 			}
 			return s.Client.Create(ctx, obj)
