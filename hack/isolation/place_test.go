@@ -126,8 +126,11 @@ func (s *stage) leave(ctx context.Context) error {
 	return nil
 }
 
-// clear deletes what a run left in the target that later runs would meet.
+// clear deletes what a run left in the target, and its Machines, which later runs would meet.
 func (s *stage) clear(ctx context.Context) error {
+	if err := source.Client.DeleteAllOf(ctx, s.machine(0), client.InNamespace(s.home)); err != nil {
+		return fmt.Errorf("deleting the Machines of %s: %w", s.Name, err)
+	}
 	critical := client.MatchingLabels{criticalLabel: "true"}
 	system := client.InNamespace(metav1.NamespaceSystem)
 	for _, all := range []struct {

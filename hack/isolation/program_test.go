@@ -241,11 +241,12 @@ func accountOf(token string) types.UID {
 
 // certificates adds a request for the certificate of a kubelet, or adds or removes the Machine of a Node.
 func certificates(m *model, random *rand.Rand) step {
-	node := random.IntN(mostNodes)
+	node, vouched := random.IntN(mostNodes), false
 	if there := slices.Sorted(maps.Keys(m.nodes)); len(there) > 0 && random.IntN(4) > 0 {
 		node = there[random.IntN(len(there))]
+		vouched = m.machines[node]
 	}
-	if random.IntN(5) < 2 {
+	if !vouched && random.IntN(2) == 0 || vouched && random.IntN(5) == 0 {
 		if m.machines[node] {
 			delete(m.machines, node)
 			return step{text: fmt.Sprintf("Machine of %s goes", nodeName(node)), do: func(ctx context.Context, s *stage) error {

@@ -24,17 +24,20 @@ type switched struct {
 	// rest.
 	verb, resource string
 	least          int
+	// absent is how many kinds it watches that targets here do not have.
+	absent int
 }
 
 // switchedOn are the controllers, in the order in which they are switched on. One more controller is one more line.
 var switchedOn = []switched{
 	{name: "garbage-collector", setting: "garbageCollector: {enabled: true}"},
-	{"token-requestor", "tokenRequestor: {enabled: true}", "create", "serviceaccounts/token", populatedAccesses},
+	{"token-requestor", "tokenRequestor: {enabled: true}", "create", "serviceaccounts/token", populatedAccesses, 0},
 	{name: "csr-approver", setting: "csrApprover: {enabled: true}"},
-	{"node-agent-reconciliation-delay", "nodeAgentReconciliationDelay: {enabled: true}", "patch", "nodes", populatedNodes},
+	{"node-agent-reconciliation-delay", "nodeAgentReconciliationDelay: {enabled: true}", "patch", "nodes", populatedNodes, 0},
 	// The one before has left its watch: the nodes are watched once for both.
-	{"node-critical-components", "nodeCriticalComponents: {enabled: true}", "patch", "nodes", waitingNodes},
-	{"networkpolicy", "networkPolicy: {enabled: true}", "create", "networkpolicies.networking.k8s.io", 2 * populatedServices},
+	{"node-critical-components", "nodeCriticalComponents: {enabled: true}", "patch", "nodes", waitingNodes, 0},
+	// Targets here have no Istio, and thus neither VirtualServices nor Gateways.
+	{"networkpolicy", "networkPolicy: {enabled: true}", "create", "networkpolicies.networking.k8s.io", 2 * populatedServices, 2},
 }
 
 // collecting is the time between two passes of the garbage collector by default.
@@ -52,7 +55,7 @@ type held struct {
 // controllers switches on one controller after the other, and looks at what a target costs more with each. Then it
 // looks at what is asked for while nothing happens.
 func (r *run) controllers(ctx context.Context, step *figures.Step) error {
-	defer func() { r.Class = "" }()
+	defer func() { r.Class, r.absent = "", 0 }()
 	// The hub writes down what it applied a moment later. One that is stopped before has its successor apply it again.
 	if err := r.AwaitStill(ctx, r.options.Patience, noted); err != nil {
 		return err
@@ -90,7 +93,10 @@ func (r *run) controllers(ctx context.Context, step *figures.Step) error {
 // switchedTo starts the hub anew with some of the controllers, waits until they have done what there is to do, and
 // returns what the hub has then.
 func (r *run) switchedTo(ctx context.Context, controllers int) (held, error) {
-	r.Class = ""
+	r.Class, r.absent = "", 0
+	for _, c := range switchedOn[:controllers] {
+		r.absent += float64(c.absent * len(r.targets))
+	}
 	if controllers > 0 {
 		var class strings.Builder
 		class.WriteString("controllers:\n")

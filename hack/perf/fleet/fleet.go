@@ -135,7 +135,8 @@ type run struct {
 	fixture   *shoot20.Fixture
 	bundles   int // ManagedResources of a target
 	targets   []*fleetsim.Target
-	base      int // objects in a target before the hub comes
+	base      int     // objects in a target before the hub comes
+	absent    float64 // watches of all targets for kinds that these do not have
 	foreigner *rig.Foreigner
 	reference *rig.Reference
 }
