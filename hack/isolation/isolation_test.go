@@ -30,7 +30,7 @@ import (
 const (
 	usualPrograms = 2
 	usualSteps    = 16
-	usualSeed     = 1
+	usualSeed     = 11
 )
 
 var (
