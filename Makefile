@@ -137,6 +137,11 @@ e2e-observability: kube monitoring ## Provoke the alerts of the chart in a real 
 fuzz: ## Run every fuzz target for FUZZTIME (default 10s), one after the other
 	GO=$(GO) hack/fuzz.sh $(or $(FUZZTIME),10s)
 
+.PHONY: isolation
+isolation: kube ## Run N pairs of random programs alone and interleaved: what is done in a target follows from it and its home namespace. SEED=s is the first
+	$(GO) test -count=1 -timeout 0 -v ./hack/isolation -run TestMC7 \
+		-args -isolation.programs=$(or $(N),50) -isolation.steps=$(or $(STEPS),30) -isolation.seed=$(or $(SEED),1000)
+
 .PHONY: histories
 histories: kube ## Take N random steps against real API servers, with crashes at any call: never a wrong delete. SEED=s repeats
 	$(GO) test -count=1 -timeout 0 -v ./hack/histories -run TestNeverAWrongDelete \

@@ -133,6 +133,14 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(review.Status.UserInfo.Username).To(Equal("system:serviceaccount:default:robot"))
 	g.Expect(review.Status.UserInfo.UID).To(BeEquivalentTo(account.UID))
+	reviewed := func(token string) authenticationv1.TokenReviewStatus {
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+		review, err := v.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		return review.Status
+	}
+	g.Expect(reviewed(request.Status.Token).User.Username).To(Equal("system:serviceaccount:default:robot"))
+	g.Expect(reviewed("another").Authenticated).To(BeFalse())
 	target.Revoke()
 	g.Expect(robot.hello()).To(Succeed(), "it is no credential of the kubeconfig")
 	target.Skew(2 * time.Hour)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/hack/controlplane"
@@ -99,6 +101,17 @@ func TestHubIsReadyWhenItKnowsTheSource(t *testing.T) {
 	t.Cleanup(s.hub.Stop)
 	e.Eventually(ready).Should(Equal(http.StatusOK))
 	e.stop(s.hub)
+}
+
+// MC-10: nobody has to register a target for a hub to be ready.
+func TestMC10_HubWithoutTargetsIsReady(t *testing.T) {
+	e := newEnv(t)
+	e.Expect(source.Client.DeleteAllOf(e.ctx, &corev1.Secret{}, client.InNamespace(e.name))).To(Succeed())
+	probes, _, set := e.ports()
+	hub := e.startHub(set)
+	e.Eventually(func() int { return e.code(probes, "/readyz") }).Should(Equal(http.StatusOK))
+	e.Expect(e.code(probes, "/healthz")).To(Equal(http.StatusOK))
+	e.stop(hub)
 }
 
 func TestStandbyIsReady(t *testing.T) {

@@ -10,7 +10,7 @@
 //
 // To clients it is a kube-apiserver: discovery, get, list by page and of the past, watches with bookmarks and streamed
 // lists, every kind of write with dry runs and preconditions, finalizers, deletion of collections, the subresources
-// status, token and finalize, reviews of oneself, metadata alone, and errors in the words of the real one. Package
+// status, token and finalize, reviews of oneself and of tokens, metadata alone, and errors in the words of the real one. Package
 // kinds decides what is served and what a write makes of an object; package storage keeps the objects; this package is
 // what lies between them and HTTP. The table of package conformance compares it with a real server, request by request.
 //

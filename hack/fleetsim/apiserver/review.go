@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// review answers requests to resources that store nothing: who am I, and may I.
+// review answers requests to resources that store nothing: who am I, whose token is this, and may I.
 func (c *call) review() {
 	if err := c.answerReview(); err != nil {
 		c.fail(err)
@@ -37,6 +37,13 @@ func (c *call) answerReview() error {
 		review.CreationTimestamp = metav1.NewTime(c.o.Clock())
 		review.Status.UserInfo = authenticationv1.UserInfo{Username: c.user.Name, UID: c.user.UID, Groups: c.user.Groups}
 		answer = review
+	case "tokenreviews":
+		review := &authenticationv1.TokenReview{}
+		if err := c.readInto(review); err != nil {
+			return err
+		}
+		review.Status = c.reviewed(review.Spec.Token)
+		answer = review
 	case "selfsubjectaccessreviews":
 		review := &authorizationv1.SelfSubjectAccessReview{}
 		if err := c.readInto(review); err != nil {
@@ -56,6 +63,20 @@ func (c *call) answerReview() error {
 	}
 	c.sendValue(http.StatusCreated, answer)
 	return nil
+}
+
+// reviewed says whose token one is: of whoever would send a request with it. Audiences are not looked at.
+func (c *call) reviewed(token string) authenticationv1.TokenReviewStatus {
+	user, ok := admin, true
+	if c.o.Authenticate != nil {
+		user, ok = c.o.Authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+	}
+	if !ok {
+		return authenticationv1.TokenReviewStatus{Error: "invalid bearer token"}
+	}
+	return authenticationv1.TokenReviewStatus{
+		Authenticated: true, User: authenticationv1.UserInfo{Username: user.Name, UID: user.UID, Groups: user.Groups},
+	}
 }
 
 // readInto decodes the body.

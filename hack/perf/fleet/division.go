@@ -31,7 +31,7 @@ func (r *run) divide(ctx context.Context) (*division, error) {
 	}
 	// A reference whose target is struck measures nothing.
 	refer, cancel := context.WithCancel(ctx)
-	reference, wait, err := rig.NewReference(refer, d.healthy[:min(references, len(d.healthy))])
+	reference, wait, err := rig.NewReference(refer, d.healthy[:min(referenceTargets, len(d.healthy))])
 	d.end = func() { cancel(); wait() }
 	if err != nil {
 		d.end()

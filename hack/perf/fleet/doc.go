@@ -20,6 +20,8 @@
 //	flood     one target gets very many requests at once
 //	restart   the hub ends and starts again
 //	unprobed  rest without probes, to tell what these cost
+//	controllers  what controllers that work in targets cost, one after the other, and what they ask for at rest; only
+//	          with the flag of this name
 //
 // The subcommand foreign asks what Secrets of others in the source cost. It is a run of its own: there is no way back.
 package fleet

@@ -25,8 +25,10 @@ type Options struct {
 	Targets int
 	// Objects is how many each has: 60 to 300, in steps of 15.
 	Objects int
-	// Steps are those to go through, in their own order; fill and apply always are. Empty: all.
+	// Steps are those to go through, in their own order; fill and apply always are. Empty: all, but for controllers.
 	Steps []string
+	// Controllers fills the targets with what controllers that work in targets look at, and adds the step controllers.
+	Controllers bool
 	// Window is how long a measurement of drift takes, and Rest one of rest.
 	Window, Rest time.Duration
 	// Struck is the part of the targets that hang, and that vanish in an outage, in percent.
@@ -64,6 +66,7 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 		}
 		return nil
 	})
+	flags.BoolVar(&o.Controllers, "controllers", false, "fill the targets for the controllers that work in them, and add the step controllers")
 	flags.DurationVar(&o.Window, "window", time.Minute, "length of a measurement of drift")
 	flags.DurationVar(&o.Rest, "rest", 3*time.Minute, "length of a measurement of rest")
 	flags.IntVar(&o.Struck, "struck", 30, "percent of the targets that hang, and that vanish in the outage")
@@ -97,6 +100,7 @@ var steps = []struct {
 	{"flood", (*run).flood},
 	{"restart", (*run).restart},
 	{"unprobed", (*run).unprobed},
+	{controllersStep, (*run).controllers},
 }
 
 func names() []string {
@@ -107,6 +111,22 @@ func names() []string {
 	return out
 }
 
+// wanted are the steps to go through.
+func (o Options) wanted() (wanted []string) {
+	for _, name := range names() {
+		switch {
+		case name == controllersStep:
+			if !o.Controllers {
+				continue
+			}
+		case len(o.Steps) > 0 && !slices.Contains(append([]string{"fill", "apply"}, o.Steps...), name):
+			continue
+		}
+		wanted = append(wanted, name)
+	}
+	return wanted
+}
+
 // run is a run under way.
 type run struct {
 	options Options
@@ -115,7 +135,8 @@ type run struct {
 	fixture   *shoot20.Fixture
 	bundles   int // ManagedResources of a target
 	targets   []*fleetsim.Target
-	base      int // objects in a target before the hub comes
+	base      int     // objects in a target before the hub comes
+	absent    float64 // watches of all targets for kinds that these do not have
 	foreigner *rig.Foreigner
 	reference *rig.Reference
 }
@@ -132,12 +153,7 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	var wanted []string
-	for _, name := range names() {
-		if len(o.Steps) == 0 || slices.Contains(append([]string{"fill", "apply"}, o.Steps...), name) {
-			wanted = append(wanted, name)
-		}
-	}
+	wanted := r.options.wanted()
 	done := 0
 	for _, s := range steps {
 		if !slices.Contains(wanted, s.name) {
@@ -158,11 +174,12 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 	return nil
 }
 
-// references is how many targets have a reference.
-const references = 3
+// referenceTargets is how many have a reference.
+const referenceTargets = 3
 
 // begin sets everything up but what steps do.
 func begin(ctx context.Context, root string, o Options, report *figures.Report) (*run, func() error, error) {
+	o.Controllers = o.Controllers || slices.Contains(o.Steps, controllersStep)
 	r := &run{options: o, report: report, fixture: shoot20.New(shoot20.Options{})}
 	const bundle = 15
 	r.bundles = o.Objects / bundle
@@ -173,7 +190,13 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 	if r.options.Config, err = merged(o.Config); err != nil { // the rig adds it to lines of its own
 		return nil, nil, err
 	}
-	if r.Rig, err = rig.Start(ctx, rig.Options{Root: root, Results: rig.Results(root), Fleet: fleetsim.Options{Targets: o.Targets, Seed: 1}, Progress: os.Stderr}); err != nil {
+	simulated := fleetsim.Options{Targets: o.Targets, Seed: 1}
+	if o.Controllers {
+		if simulated.Snapshot, err = populated(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if r.Rig, err = rig.Start(ctx, rig.Options{Root: root, Results: rig.Results(root), Fleet: simulated, Progress: os.Stderr}); err != nil {
 		return nil, nil, err
 	}
 	r.targets = r.Fleet.Targets()
@@ -183,7 +206,7 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 	}
 	r.foreigner = rig.NewForeigner(victims)
 	refer, cancel := context.WithCancel(ctx)
-	reference, wait, err := rig.NewReference(refer, r.targets[:min(references, len(r.targets))])
+	reference, wait, err := rig.NewReference(refer, r.targets[:min(referenceTargets, len(r.targets))])
 	end := func() error {
 		cancel()
 		wait()
@@ -210,7 +233,11 @@ func (r *run) managedResources() []testbed.Ref {
 
 // source is what the source has for a target.
 func (r *run) source(target *fleetsim.Target) []client.Object {
-	return r.fixture.Source(rig.Namespace(target), target.Name())[:2*r.bundles]
+	objects := r.fixture.Source(rig.Namespace(target), target.Name())[:2*r.bundles]
+	if r.options.Controllers {
+		objects = slices.Concat(objects, accesses(rig.Namespace(target)))
+	}
+	return objects
 }
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }

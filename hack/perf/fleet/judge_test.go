@@ -63,6 +63,34 @@ func TestRestIsJudged(t *testing.T) {
 	}
 }
 
+func TestRestWithControllersIsJudged(t *testing.T) {
+	const targets, length = 10, 6 * time.Minute
+	probes, lists := count("get", "namespaces", 200, 700), []journal.Count{count("watch", "nodes", 200, 3)}
+	for _, kind := range collected {
+		lists = append(lists, count("list", kind, 200, targets))
+	}
+	with := func(more ...journal.Count) journal.Counts {
+		return append(append(journal.Counts{probes}, lists...), more...)
+	}
+	for _, test := range []struct {
+		name   string
+		counts journal.Counts
+		want   []string
+	}{
+		{"passes of the garbage collector", with(count("get", "/apis", 200, targets), count("get", "/api", 200, targets)), nil},
+		{"first looks at tokens", with(count("create", "tokenreviews.authentication.k8s.io", 201, targets*populatedAccesses)), nil},
+		{"looks all the time", with(count("create", "tokenreviews.authentication.k8s.io", 201, targets*populatedAccesses+1)), []string{"reviews"}},
+		{"passes all the time", with(count("list", "configmaps", 200, targets)), []string{"lists of configmaps"}},
+		{"a write", with(count("patch", "nodes", 200, 1)), []string{"writes to targets"}},
+		{"a token", with(count("create", "serviceaccounts/token", 201, 1)), []string{"tokens requested"}},
+		{"a list that no timer is for", with(count("list", "nodes", 200, 1)), []string{"other requests"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			expect(t, broken(func(s *figures.Step) { judgeControllers(s, test.counts, targets, length) }), test.want)
+		})
+	}
+}
+
 func TestRotationsOfTokensAreJudged(t *testing.T) {
 	const open, length = 100, time.Minute
 	for _, test := range []struct {

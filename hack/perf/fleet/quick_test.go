@@ -45,3 +45,23 @@ func TestQuickly(t *testing.T) {
 		g.Expect(table.String()).To(ContainSubstring(figure))
 	}
 }
+
+// TestControllersQuickly goes through the step of controllers with a handful of targets. What they take means nothing then; that
+// they do what there is to do, and nothing after that but what there is a timer for, does.
+func TestControllersQuickly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane, skipped by -short")
+	}
+	g := NewWithT(t)
+	root, err := controlplane.Root()
+	g.Expect(err).NotTo(HaveOccurred())
+	report := figures.NewReport("fleet", nil)
+	err = fleet.Run(t.Context(), root, fleet.Options{
+		Targets: 4, Objects: 60, Steps: []string{"controllers"}, Rest: 10 * time.Second, Patience: 5 * time.Minute, Limit: 15 * time.Minute,
+	}, report)
+	var table strings.Builder
+	g.Expect(report.Print(&table)).To(Succeed())
+	g.Expect(err).NotTo(HaveOccurred(), "%s", &table)
+	g.Expect(report.Broken()).To(BeEmpty(), "%s", &table)
+	g.Expect(table.String()).To(ContainSubstring("all: live heap a target more"))
+}

@@ -110,7 +110,7 @@ func (r *run) awaitWatches(ctx context.Context, before float64) (last time.Time,
 	err = r.Until(ctx, r.options.Patience, r.scrapes(), "all watches are synced", func() (bool, error) {
 		states, err := r.Hub.SumBy(ctx, watches, "state")
 		now, unsynced := states["synced"], states["unsynced"]
-		if now != known || unsynced != 0 {
+		if now != known || unsynced != r.absent {
 			known, last = now, time.Now()
 		}
 		calm := time.Since(last)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -85,6 +86,8 @@ type Rig struct {
 	Observer *testbed.Observer
 	// Hub is nil unless it runs.
 	Hub *testbed.Process
+	// Class is YAML that is added to the class of hubs that are started, as lines of its mapping. Empty: what ships.
+	Class string
 
 	options Options
 	began   time.Time
@@ -176,8 +179,17 @@ func (r *Rig) StartHub(ctx context.Context, sections string) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	var err error
-	r.Hub, err = testbed.StartProcess(ctx, r.binary, r.dir, r.Source, config+sections, r.environment()...)
+	r.Hub, err = testbed.StartProcess(ctx, r.binary, r.dir, r.Source, r.config(sections), r.environment()...)
 	return err
+}
+
+// config is that of a hub, with sections that are added.
+func (r *Rig) config(sections string) string {
+	var class strings.Builder
+	for line := range strings.Lines(r.Class) { // the class is what config ends with
+		class.WriteString("  " + line)
+	}
+	return config + class.String() + sections
 }
 
 // StartBeside starts a further hub of the same binary, with the same configuration as StartHub, and returns when it is
@@ -189,7 +201,7 @@ func (r *Rig) StartBeside(ctx context.Context, sections string) (*testbed.Proces
 	if err != nil {
 		return nil, fmt.Errorf("directory of a replica: %w", err)
 	}
-	return testbed.StartProcess(ctx, r.binary, dir, r.Source, config+sections, r.environment()...)
+	return testbed.StartProcess(ctx, r.binary, dir, r.Source, r.config(sections), r.environment()...)
 }
 
 // Replica starts a further hub with the same configuration and returns when it is ready. Its user agent is AgentOf its name, by
@@ -207,7 +219,7 @@ func (r *Rig) Replica(ctx context.Context, name string) (*testbed.Process, error
 	if err != nil {
 		return nil, err
 	}
-	return testbed.StartProcess(ctx, binary, dir, r.Source, config, r.environment()...)
+	return testbed.StartProcess(ctx, binary, dir, r.Source, r.config(""), r.environment()...)
 }
 
 // userAgentVariable is what the linker sets to name a replica.
