@@ -246,7 +246,7 @@ func (d *Dispatcher) concerned(ctx context.Context, change sharing.Change) {
 
 // relevantChange leaves out our own writes to marks and finalizer, and all but one to the status.
 func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
-	return a.UID != b.UID || a.Connection != b.Connection || marksLost(a, b) ||
+	return a.UID != b.UID || a.Generation != b.Generation || marksLost(a, b) ||
 		(a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) || becameUnhealthy(a, b) ||
 		!equality.Semantic.DeepEqual(a.Labels, b.Labels) ||
 		!equality.Semantic.DeepEqual(foreignFinalizers(a), foreignFinalizers(b)) ||
