@@ -342,7 +342,7 @@ func (c *Cache) Watch(_ context.Context, cluster ClusterKey, watcher Watcher) (S
 	s := t.watches.Subscribe(watching.Spec{
 		Cluster: t.key, Name: watcher.Name, Kind: watcher.Kind, MetadataOnly: watcher.MetadataOnly,
 		Namespace: watcher.Namespace, LabelSelector: watcher.LabelSelector, FieldSelector: watcher.FieldSelector,
-		Fields: watcher.Fields, Transform: watcher.Transform, Quota: t.quota,
+		Fields: watcher.Fields, Transform: watcher.Transform, Optional: watcher.Optional, Quota: t.quota,
 	}, watcher.Form, watcher.Handler)
 	if s == nil {
 		return nil, fmt.Errorf("target %s: %w", cluster, ErrClusterUnknown)

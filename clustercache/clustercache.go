@@ -208,6 +208,9 @@ type Watcher struct {
 	// Form names what Transform makes of objects: subscriptions with the same Form have the same Transform, and share a
 	// stream if all above but Name is the same, too. Without it a watcher with a Transform shares no stream.
 	Form string
+	// Optional says that the target may do without the kind for good. Then it is looked for less and less often, at least
+	// every one and a half minutes; else at least every three seconds.
+	Optional bool
 	// Handler receives changes, and first all that a shared stream keeps already. Calls of one stream are sequential;
 	// they must return quickly, and may subscribe, look things up and close subscriptions. Nil: there is none.
 	Handler WatchHandler

@@ -116,7 +116,7 @@ func (p *pass) run(ctx context.Context) error {
 		p.warn("GarbageCollectionSkipped", err)
 		p.target.Log.Info("Garbage is not collected", "reason", err.Error())
 		return nil
-	case err != nil && ctx.Err() == nil && p.target.Valid() == nil:
+	case ctx.Err() == nil && p.target.Valid() == nil:
 		p.warn("GarbageCollectionFailed", err)
 	}
 	return err

@@ -220,7 +220,7 @@ func newWatches() watches {
 				{"spec", "host"}, {"spec", "exportTo"}, {"spec", "subsets"}, {"spec", "workloadSelector"},
 				{"spec", "trafficPolicy", "connectionPool", "http"}, {"spec", "trafficPolicy", "portLevelSettings"},
 			},
-			Transform: ruleOf, Form: "what EnvoyFilters follow from of a DestinationRule",
+			Transform: ruleOf, Form: "what EnvoyFilters follow from of a DestinationRule", Optional: true,
 		},
 		services: &multicluster.Objects{
 			Kind: corev1.SchemeGroupVersion.WithKind("Service"), Fields: [][]string{{"spec", "ports"}},
@@ -232,7 +232,7 @@ func newWatches() watches {
 		},
 		filters: &multicluster.Objects{
 			Kind: envoyFilterKind, LabelSelector: labels.SelectorFromSet(labels.Set{LabelManagedBy: ManagedBy}),
-			Fields: [][]string{{"spec"}}, Transform: filterOf, Form: "the fingerprint of an EnvoyFilter",
+			Fields: [][]string{{"spec"}}, Transform: filterOf, Form: "the fingerprint of an EnvoyFilter", Optional: true,
 		},
 	}
 }

@@ -198,7 +198,7 @@ func (w *run) stateOf(watch watched) (knowledge, error) {
 		return complete, nil
 	}
 	_, fault := w.controller.Objects(w.Key(), watch.Objects)
-	if fault != nil && watch.optional && meta.IsNoMatchError(fault) {
+	if fault != nil && watch.Optional && meta.IsNoMatchError(fault) {
 		return notThere, nil
 	}
 	return unknown, fault

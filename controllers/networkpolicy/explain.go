@@ -52,7 +52,7 @@ func Explain(ctx context.Context, target client.Client, status clustercache.Stat
 		return nil, err
 	}
 	snapshots := map[*multicluster.Objects]clustercache.Subscription{}
-	for _, watch := range r.watches.all() {
+	for _, watch := range r.all() {
 		w.known[watch.Objects] = notThere
 		if watch.wanted != nil && !watch.wanted(settings) {
 			continue
@@ -61,11 +61,11 @@ func Explain(ctx context.Context, target client.Client, status clustercache.Stat
 		switch {
 		case err == nil:
 			snapshots[watch.Objects], w.known[watch.Objects] = snapshot, complete
-		case !watch.optional || !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err):
+		case !watch.Optional || !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err):
 			return nil, err //nolint:wrapcheck // it says what was listed
 		}
 	}
-	for _, watch := range r.watches.all() {
+	for _, watch := range r.all() {
 		if snapshots[watch.Objects] == nil {
 			snapshots[watch.Objects] = multicluster.Nothing
 		}

@@ -310,11 +310,11 @@ func newWatches(settings func(clustercache.Status) (Settings, bool)) watches {
 			Fields: [][]string{
 				{"spec", "gateways"}, {"spec", "http"}, {"spec", "tls"}, {"spec", "tcp"},
 			},
-			Transform: virtualServiceOf, Form: "Services of a VirtualService",
+			Transform: virtualServiceOf, Form: "Services of a VirtualService", Optional: true,
 		},
 		gateways: &multicluster.Objects{
 			Kind: istio.WithKind("Gateway"), Fields: [][]string{{"spec", "selector"}},
-			Transform: gatewayOf, Form: "selector of a Gateway",
+			Transform: gatewayOf, Form: "selector of a Gateway", Optional: true,
 		},
 	}
 }
@@ -327,14 +327,13 @@ func (w *watches) all() []watched {
 	return []watched{
 		{Objects: w.services}, {Objects: w.policies}, {Objects: w.namespaces},
 		{Objects: w.pods, wanted: needsPods}, {Objects: w.ingresses, wanted: needsIngresses},
-		{Objects: w.virtualServices, optional: true}, {Objects: w.gateways, optional: true},
+		{Objects: w.virtualServices}, {Objects: w.gateways},
 	}
 }
 
 type watched struct {
 	*multicluster.Objects
-	wanted   func(Settings) bool // nil: always
-	optional bool                // the target may not have the kind
+	wanted func(Settings) bool // nil: always
 }
 
 // Requests that are not about a Service have no namespace. Their name is what they are about and its name.

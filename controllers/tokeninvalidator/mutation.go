@@ -9,7 +9,8 @@ import (
 const (
 	// PurposeLabel of a Secret, with the value Purpose, routes what is written to it through the webhook.
 	PurposeLabel = "resources.gardener.cloud/purpose"
-	Purpose      = "token-invalidator"
+	// Purpose is the value of PurposeLabel of Secrets that the webhook gets to see.
+	Purpose = "token-invalidator"
 	// ConsiderLabel of a Secret, of whatever value, says that its token is to be invalid.
 	ConsiderLabel = "token-invalidator.resources.gardener.cloud/consider"
 	// SkipLabel of a ServiceAccount, of whatever value, says that its tokens stay valid.

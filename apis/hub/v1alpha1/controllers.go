@@ -355,8 +355,9 @@ func (c *TargetControllers) WithoutFaulty(home string) TargetControllers {
 	return good
 }
 
-// Merge returns the controllers with each single field that own has instead. The fields of both are shared with the
-// result, and not to be changed.
+// Merge returns the controllers with each single field that own has instead, but for StalePods.HomeNamespace: who may
+// change a TargetCluster need not be allowed to delete pods of the source. The fields of both are shared with the result,
+// and not to be changed.
 func (c *TargetControllers) Merge(own *TargetControllers) TargetControllers {
 	merged := *c
 	if own == nil {
@@ -377,6 +378,12 @@ func (c *TargetControllers) Merge(own *TargetControllers) TargetControllers {
 			}
 		}
 		into.Field(i).Set(one)
+	}
+	if own.StalePods != nil {
+		merged.StalePods.HomeNamespace = nil
+		if c.StalePods != nil {
+			merged.StalePods.HomeNamespace = c.StalePods.HomeNamespace
+		}
 	}
 	return merged
 }

@@ -249,7 +249,7 @@ type StalePodsController struct {
 	// +optional
 	Namespaces []string `json:"namespaces,omitempty"`
 	// HomeNamespace has the pods of the target's home namespace in the source looked at as well, those of a control
-	// plane that runs there. Default: false.
+	// plane that runs there. Only a class can say so, in a TargetCluster it has no effect. Default: false.
 	// +optional
 	HomeNamespace *bool `json:"homeNamespace,omitempty"`
 }

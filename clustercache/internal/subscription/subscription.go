@@ -20,14 +20,16 @@ type stream struct {
 // key is what the subscriptions to a stream have in common. own is nil but for one that is not shared.
 type key struct {
 	kind                       schema.GroupVersionKind
-	metadataOnly               bool
+	metadataOnly, optional     bool
 	namespace, labels, objects string
 	form, fields               string
 	own                        *watching.Spec
 }
 
 func keyOf(spec *watching.Spec, form string) key {
-	k := key{kind: spec.Kind, metadataOnly: spec.MetadataOnly, namespace: spec.Namespace, form: form}
+	k := key{
+		kind: spec.Kind, metadataOnly: spec.MetadataOnly, optional: spec.Optional, namespace: spec.Namespace, form: form,
+	}
 	if spec.LabelSelector != nil {
 		k.labels = spec.LabelSelector.String()
 	}

@@ -32,6 +32,8 @@ const (
 	// and their definitions are often applied in the same breath.
 	unknownRetryMin = 200 * time.Millisecond
 	unknownRetryMax = 2 * time.Second
+	// optionalRetryMax takes the place of unknownRetryMax for kinds that most targets do not have.
+	optionalRetryMax = time.Minute
 	// fullRetry bounds the pauses after a target had more objects than the quota allows, which begin like the others: a
 	// list of so many is work for it, and who can mend that is somebody there or here. A watch that fits
 	// again does not wait that long.
@@ -214,7 +216,11 @@ func (b *Binding) recover(r *retries, err error) {
 		return
 	}
 	if meta.IsNoMatchError(err) {
-		r.unknown = min(max(2*r.unknown, unknownRetryMin), unknownRetryMax)
+		most := unknownRetryMax
+		if b.watch.spec.Optional {
+			most = optionalRetryMax
+		}
+		r.unknown = min(max(2*r.unknown, unknownRetryMin), most)
 		b.sleep(wait.Jitter(r.unknown, 0.5), nil)
 		return
 	}

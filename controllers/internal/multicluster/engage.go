@@ -259,7 +259,8 @@ func (w watch) watcher(c *Controller, e *engaged) clustercache.Watcher {
 	return clustercache.Watcher{
 		Name: c.name + " " + o.Kind.Kind, Kind: o.Kind, MetadataOnly: o.MetadataOnly, Namespace: o.Namespace,
 		LabelSelector: o.LabelSelector, FieldSelector: o.FieldSelector,
-		Fields: o.Fields, Transform: o.Transform, Form: o.Form, Handler: &handler{controller: c, target: e, watch: w},
+		Fields: o.Fields, Transform: o.Transform, Form: o.Form, Optional: o.Optional,
+		Handler: &handler{controller: c, target: e, watch: w},
 	}
 }
 

@@ -116,6 +116,13 @@ func TestControllersOfATarget(t *testing.T) {
 				GarbageCollector: &hubv1alpha1.GarbageCollectorController{SyncPeriod: &metav1.Duration{Duration: time.Second}},
 			},
 		}, none, `spec.controllers.garbageCollector.syncPeriod: Invalid value: "1s": must be at least 15s`, true},
+		"STALE-10 pods of the source are for the class to say": {shoot, "other", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{StalePods: &hubv1alpha1.StalePodsController{
+				Enabled: ptr.To(true), Namespaces: []string{"a"}, HomeNamespace: ptr.To(true),
+			}},
+		}, hubv1alpha1.TargetControllers{StalePods: &hubv1alpha1.StalePodsController{
+			Enabled: ptr.To(true), SyncPeriod: &metav1.Duration{Duration: time.Minute}, Namespaces: []string{"a"},
+		}}, "", false},
 		"paused": {shoot, "", &hubv1alpha1.TargetClusterSpec{Paused: true}, none, "", true},
 		"the source has the class that says something": {clustercache.ClusterKey{Name: "source"}, "", nil,
 			collect(time.Hour), "", true},

@@ -56,7 +56,7 @@ func Serve(t *testing.T, in client.Client, w Webhook) {
 		g.Expect(in.Create(context.Background(), probe, client.DryRunAll)).To(Succeed())
 		return calls.Load() > before
 	}
-	t.Cleanup(func() { //nolint:contextcheck // that of the test is over
+	t.Cleanup(func() {
 		g.Expect(in.Delete(context.Background(), configuration)).To(Succeed())
 		g.Eventually(called).Should(BeFalse())
 	})
