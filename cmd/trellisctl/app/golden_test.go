@@ -181,7 +181,7 @@ func TestOutput(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
-		"why |":                       "mr cluster",
+		"why |":                       "mr cluster access csr node service configmap secret",
 		"why mr |":                    "addons strange stuck suspended well",
 		"why ManagedResource |":       "addons strange stuck suspended well",
 		"why cluster |":               "shoot-a shoot-b",
@@ -234,7 +234,8 @@ func TestKubectlAsksForCompletions(t *testing.T) {
 	g := NewWithT(t)
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	g.Expect(app.Main(context.Background(), []string{"/usr/bin/kubectl_complete-trellis", "why", ""}, streams)).To(Equal(cli.ExitOK))
-	g.Expect(out.String()).To(Equal("mr\ncluster\n:4\n"))
+	g.Expect(out.String()).To(Equal(
+		"mr\ncluster\naccess\ncsr\nnode\nservice\nconfigmap\nsecret\n:4\n"))
 }
 
 func TestThePluginSpeaksOfItself(t *testing.T) {
