@@ -126,6 +126,12 @@ func TestMetricsOfAHubAreTheDefinedOnes(t *testing.T) {
 				"trellis_hub_config_last_reload_successful", "trellis_hub_config_restart_needed",
 				"trellis_clustercache_probes_total", "trellis_clustercache_mass_disconnect",
 				"trellis_target_tokens_overdue", "trellis_target_tokens_overdue_expiration_timestamp_seconds",
+				// Of controllers in targets, which are off here.
+				"trellis_controller_care_constraints", "trellis_controller_care_webhook_configurations_remedied_total",
+				"trellis_controller_stale_pods_deleted_total", "trellis_target_certificates_denied_total",
+				"trellis_target_garbage_collected_total", "trellis_target_garbage_collection_missed_periods",
+				"trellis_target_network_policies_failing", "trellis_target_nodes_waiting",
+				"trellis_target_nodes_waiting_oldest_seconds",
 			}, name) {
 				continue
 			}

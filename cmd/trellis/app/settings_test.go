@@ -104,7 +104,7 @@ func TestOwnLimitsOfATargetReachItsConnection(t *testing.T) {
 	e.eventuallyReady()
 	type connection struct {
 		Target              string
-		Generation          int64
+		Connection          int64
 		MaxRequestsInFlight int
 	}
 	shown := func() []connection {
