@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -395,6 +396,10 @@ func canonical(spec *networkingv1.NetworkPolicySpec) []byte {
 	return content
 }
 
+// worded makes descriptions of later versions of Gardener's resource manager what the hub writes, for comparison: they
+// have selectors as {map[key:value] []}, and taking over a target is no reason to write its policies.
+var worded = strings.NewReplacer("{map[", "map[", "] []}", "]")
+
 // fingerprint tells apart policies, by all that follows from their Service, and texts.
 type fingerprint [16]byte
 
@@ -406,7 +411,8 @@ func fingerprintOfText(text string) fingerprint {
 func fingerprintOf(policy *networkingv1.NetworkPolicy) fingerprint {
 	hash := sha256.New()
 	for _, text := range []string{
-		policy.Labels[LabelServiceNamespace], policy.Labels[LabelServiceName], policy.Annotations[annotationDescription],
+		policy.Labels[LabelServiceNamespace], policy.Labels[LabelServiceName],
+		worded.Replace(policy.Annotations[annotationDescription]),
 	} {
 		_, _ = fmt.Fprintf(hash, "%q,", text)
 	}

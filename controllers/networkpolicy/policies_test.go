@@ -457,4 +457,8 @@ func TestFingerprints(t *testing.T) {
 	other := policy.DeepCopy()
 	other.Labels["unrelated"], other.Annotations["unrelated"] = "x", "y"
 	g.Expect(fingerprintOf(other)).To(Equal(same), "others may add to it")
+	other.Annotations[annotationDescription] = "Allows egress TCP traffic to port 5678 from pods running in namespace a " +
+		"labeled with {map[networking.resources.gardener.cloud/to-svc-tcp-5678:allowed] []} to pods selected by the a/svc " +
+		"service selector."
+	g.Expect(fingerprintOf(other)).To(Equal(same), "as Gardener's resource manager words it in v1.138")
 }
