@@ -367,7 +367,7 @@ func (b *bench) warnings(s *site, about *corev1.Service) func() []string {
 		list := &eventsv1.EventList{}
 		b.Expect(s.client.List(context.Background(), list, client.InNamespace(about.Namespace))).To(Succeed())
 		for _, event := range list.Items {
-			if event.Regarding.UID == about.UID {
+			if event.Regarding.UID == about.UID && event.ReportingController == reporter { // the API server has some, too
 				found = append(found, event.Reason+": "+event.Note)
 			}
 		}
