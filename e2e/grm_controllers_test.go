@@ -44,7 +44,8 @@ func (s *space) grmControllers() []string {
 	return []string{
 		"tokenRequestor: {enabled: true}",
 		fmt.Sprintf("csrApprover: {enabled: true, machineNamespace: %q}", s.name),
-		fmt.Sprintf("networkPolicy: {enabled: true, namespaceSelectors: [{matchLabels: {kubernetes.io/metadata.name: %q}}]}", s.name),
+		fmt.Sprintf("networkPolicy: {enabled: true, namespaceSelectors: [{matchLabels: {kubernetes.io/metadata.name: %q}}]}",
+			s.name),
 	}
 }
 
@@ -95,7 +96,8 @@ spec:
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
 		"metadata": map[string]any{"namespace": s.name, "name": "machine-0", "labels": map[string]any{"node": "node-0"}},
 	}}
-	s.Eventually(func() error { return source.Client.Create(s.ctx, machine) }).Should(Succeed(), "once Machines are served")
+	s.Eventually(func() error { return source.Client.Create(s.ctx, machine) }).Should(
+		Succeed(), "once Machines are served")
 	s.t.Cleanup(func() { s.Expect(client.IgnoreNotFound(source.Client.Delete(s.ctx, machine))).To(Succeed()) })
 
 	// The resource manager reads the Node from a cache and denies a request for other addresses for good: so the Node has
@@ -106,8 +108,8 @@ spec:
 	s.Expect(west.Client.Status().Patch(s.ctx, node, addresses)).To(Succeed())
 }
 
-// work is what the controllers have to do once: a Secret that wants a token, a request for a certificate of the kubelet of
-// node-0, and a Service with callers.
+// work is what the controllers have to do once: a Secret that wants a token, a request for a certificate of the kubelet
+// of node-0, and a Service with callers.
 type work struct {
 	s    *space
 	name string
@@ -147,7 +149,8 @@ func (s *space) ask(name string) work {
 // kubelet is the access of node-0 to west.
 func (s *space) kubelet() *rest.Config {
 	config := west.RESTConfig()
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node-0", Groups: []string{"system:nodes", "system:masters"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:node-0",
+		Groups: []string{"system:nodes", "system:masters"}}
 	return config
 }
 
@@ -158,7 +161,8 @@ func (w work) request() *certificatesv1.CertificateSigningRequest {
 	w.s.t.Helper()
 	node := &corev1.Node{}
 	w.s.Expect(west.Client.Get(w.s.ctx, types.NamespacedName{Name: "node-0"}, node)).To(Succeed())
-	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:node-0", Organization: []string{"system:nodes"}}}
+	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:node-0",
+		Organization: []string{"system:nodes"}}}
 	for _, address := range node.Status.Addresses {
 		if ip := net.ParseIP(address.Address); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -207,7 +211,8 @@ func (w work) look() (d done, all bool) {
 		client.MatchingLabels{"networking.resources.gardener.cloud/service-name": w.name})).To(Succeed())
 	d.policies, d.specs = map[string]string{}, map[string]networkingv1.NetworkPolicySpec{}
 	for i := range policies.Items {
-		d.policies[policies.Items[i].Name], d.specs[policies.Items[i].Name] = policies.Items[i].ResourceVersion, policies.Items[i].Spec
+		d.policies[policies.Items[i].Name], d.specs[policies.Items[i].Name] = policies.Items[i].ResourceVersion,
+			policies.Items[i].Spec
 	}
 	return d, d.token != "" && d.renewal != "" && len(request.Status.Certificate) > 0 && len(d.policies) == 4
 }
@@ -216,7 +221,8 @@ func (w work) look() (d done, all bool) {
 // request is approved.
 func (w work) eventuallyDone() (d done) {
 	w.s.t.Helper()
-	w.s.Eventually(func() (all bool) { d, all = w.look(); return all }, 2*patience).Should(BeTrue(), func() string { return fmt.Sprintf("%+v", d) })
+	w.s.Eventually(func() (all bool) { d, all = w.look(); return all }, 2*patience).Should(
+		BeTrue(), func() string { return fmt.Sprintf("%+v", d) })
 	w.s.Expect(d.conditions).To(HaveLen(1))
 	w.s.Expect(d.conditions[0].Type).To(Equal(certificatesv1.CertificateApproved))
 	return d
@@ -230,8 +236,8 @@ func (w work) once(before done) {
 	w.s.Consistently(now, 3*time.Second, time.Second).Should(Equal(before))
 }
 
-// onceButForDescriptions is once for the resource manager, which words the descriptions of policies differently and writes
-// policies for that. What they allow stays.
+// onceButForDescriptions is once for the resource manager, which words the descriptions of policies differently and
+// writes policies for that. What they allow stays.
 func (w work) onceButForDescriptions(before done) {
 	w.s.t.Helper()
 	before.policies = nil
@@ -243,7 +249,8 @@ func (w work) onceButForDescriptions(before done) {
 // touch changes an annotation of an object, so that whoever watches it looks at it again.
 func (s *space) touch(cluster *testbed.Cluster, object client.Object) {
 	s.t.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e.example.com/touched":%q}}}`, time.Now().Format(time.RFC3339Nano))
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e.example.com/touched":%q}}}`, time.Now().Format(
+		time.RFC3339Nano))
 	s.Expect(cluster.Client.Patch(s.ctx, object, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
@@ -294,7 +301,8 @@ func TestGRMControllersAreTakenOver(t *testing.T) {
 	s.touch(source, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: first.name}})
 	s.touch(west, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: first.name}})
 	s.touch(west, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: first.requestName()}})
-	s.Eventually(func() int { return reviews(asked()) }).Should(BeNumerically(">", reviewed), "the hub asks whether the token is good")
+	s.Eventually(func() int { return reviews(asked()) }).Should(
+		BeNumerically(">", reviewed), "the hub asks whether the token is good")
 	touched, _ := first.look()
 	s.Expect(touched.token).To(Equal(before.token))
 	s.Expect(touched.renewal).To(Equal(before.renewal))
@@ -305,14 +313,17 @@ func TestGRMControllersAreTakenOver(t *testing.T) {
 
 	// The hub makes the same policies.
 	for name := range before.policies {
-		s.Expect(west.Client.Delete(s.ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name}})).To(Succeed())
+		s.Expect(west.Client.Delete(s.ctx,
+			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name}})).To(Succeed())
 	}
-	s.Eventually(func() map[string]networkingv1.NetworkPolicySpec { d, _ := first.look(); return d.specs }).Should(Equal(before.specs))
+	s.Eventually(func() map[string]networkingv1.NetworkPolicySpec { d, _ := first.look(); return d.specs }).Should(
+		Equal(before.specs))
 
 	// And back: everything is switched off, then the resource manager gets it.
 	ours, theirs := second.eventuallyDone(), first.eventuallyDone()
 	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "target"}}
-	s.Expect(source.Client.Patch(s.ctx, tc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true,"controllers":null}}`)))).To(Succeed())
+	s.Expect(source.Client.Patch(s.ctx, tc, client.RawPatch(
+		types.MergePatchType, []byte(`{"spec":{"paused":true,"controllers":null}}`)))).To(Succeed())
 	s.Eventually(func() string { return s.targetCondition("target") }).Should(Equal("False/Paused"))
 	s.startGRM(resourcesv1alpha1.DefaultClassName, grmLease, west, s.grmControllers()...)
 	s.ask("third").eventuallyDone()
@@ -341,7 +352,8 @@ func TestGRMAndTheHubDoTheSameWork(t *testing.T) {
 	second := s.ask("second")
 	after := second.eventuallyDone()
 	s.touch(source, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: first.name}})
-	s.Consistently(func() string { d, _ := first.look(); return d.token }, 3*time.Second, time.Second).Should(Equal(before.token))
+	s.Consistently(func() string { d, _ := first.look(); return d.token }, 3*time.Second, time.Second).Should(
+		Equal(before.token))
 	m.stop(s)
 	third := s.ask("third")
 	third.eventuallyDone()
@@ -364,11 +376,13 @@ func TestGRMsExampleIsConverted(t *testing.T) {
 	content, err := os.ReadFile(example)
 	s.Expect(err).NotTo(HaveOccurred())
 	ofShoot := filepath.Join(t.TempDir(), "shoot.yaml")
-	s.Expect(os.WriteFile(ofShoot, append(content, "\ntargetClientConnection: {kubeconfig: /kubeconfig}\n"...), 0o600)).To(Succeed())
+	s.Expect(os.WriteFile(ofShoot, append(content, "\ntargetClientConnection: {kubeconfig: /kubeconfig}\n"...), 0o600)).To(
+		Succeed())
 	shoots, tc := &configv1alpha1.HubConfiguration{}, &hubv1alpha1.TargetCluster{}
 	s.convert(ofShoot, shoots)
 	s.convert(ofShoot, tc, "--target-cluster", "target")
-	s.Expect(shoots.Classes[0].Controllers.Enabled()).To(ConsistOf("garbageCollector", "csrApprover", "tokenRequestor", "networkPolicy",
-		"nodeCriticalComponents", "nodeAgentReconciliationDelay", "nodeHighAvailability"))
+	s.Expect(shoots.Classes[0].Controllers.Enabled()).To(
+		ConsistOf("garbageCollector", "csrApprover", "tokenRequestor", "networkPolicy",
+			"nodeCriticalComponents", "nodeAgentReconciliationDelay", "nodeHighAvailability"))
 	s.Expect(tc.Spec.Controllers.Enabled()).To(ConsistOf(shoots.Classes[0].Controllers.Enabled()))
 }

@@ -70,8 +70,8 @@ func TestValuesForASeedOfGardenerAreLinted(t *testing.T) {
 	}
 }
 
-// What "trellisctl config convert" makes of the configurations that Gardener has are values of the chart, and those of shoots say
-// the same as the values above, but for what belongs to a webhook.
+// What "trellisctl config convert" makes of the configurations that Gardener has are values of the chart, and those of
+// shoots say the same as the values above, but for what belongs to a webhook.
 func TestConvertedConfigurationsAreValues(t *testing.T) {
 	const folder = "../../cmd/trellisctl/convert/testdata/"
 	values, _ := valuesOfGardener(t)

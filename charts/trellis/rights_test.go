@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/helm"
 )
 
-// TestRightsFollowTheClasses lists all that anybody gets, for what classes there may be. What is not listed is a right that nobody
-// needs.
+// TestRightsFollowTheClasses lists all that anybody gets, for what classes there may be. What is not listed is a right
+// that nobody needs.
 func TestRightsFollowTheClasses(t *testing.T) {
 	const garden = `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: garden}}`
 	always := []string{
@@ -96,7 +96,8 @@ func roles(t *testing.T, objects rendered) map[string][]rbacv1.PolicyRule {
 	return found
 }
 
-// grants are who gets which role where, by all bindings. Each role has to be bound, and each subject to be a service account of the release.
+// grants are who gets which role where, by all bindings. Each role has to be bound, and each subject to be a service
+// account of the release.
 func grants(t *testing.T, objects rendered) []string {
 	t.Helper()
 	g := NewWithT(t)
@@ -171,11 +172,12 @@ func TestRightsOfControllersFollowTheClasses(t *testing.T) {
 	}
 }
 
-// TestRightsOfControllersInTheSource: where the source itself is the target, controllers have the rights of the second identity, which
-// are the operator's business.
+// TestRightsOfControllersInTheSource: where the source itself is the target, controllers have the rights of the second
+// identity, which are the operator's business.
 func TestRightsOfControllersInTheSource(t *testing.T) {
 	const class = `{name: seed, target: {type: Source}, namespaceSelector: {}, controllers: `
-	const all = `{garbageCollector: {enabled: true}, networkPolicy: {enabled: true}, nodeCriticalComponents: {enabled: true}, ` +
+	const all = `{garbageCollector: {enabled: true}, networkPolicy: {enabled: true}, nodeCriticalComponents: {enabled: ` +
+		`true}, ` +
 		`nodeAgentReconciliationDelay: {enabled: true}}`
 	const rules = `, sourceIdentity: {rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]}`
 	for name, values := range map[string]string{"everything": "", "what the operator says": rules} {

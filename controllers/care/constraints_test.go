@@ -383,7 +383,7 @@ func TestCARE18_MetricsCountTargets(t *testing.T) {
 	b.Eventually(value("True")).Should(BeEquivalentTo(1))
 	b.Eventually(value("False")).Should(BeEquivalentTo(1))
 	stop()
-	b.Expect(value("True")()).To(BeZero(), "it is not counted by who is not the leader")
+	b.Expect(value("True")()).To(BeZero(), "a hub that does not lead has no series of it")
 	b.Expect(value("False")()).To(BeZero())
 }
 

@@ -25,7 +25,7 @@ const warning = "ATTENTION: the hub that manages this cluster has changed this c
 	"could have stopped the cluster. Please correct it where it comes from, or confirm by the label " +
 	hubv1alpha1.ExcludeWebhookLabel + `="true" that it does no harm; then remove this annotation. Changes:`
 
-// remedy is what is changed of a webhook. Webhooks are told apart by their names, and what is not mentioned stays.
+// remedy is what is changed of a webhook. Webhooks are identified by their names, and what is not mentioned stays.
 type remedy struct {
 	Name              string                                     `json:"name"`
 	FailurePolicy     *admissionregistrationv1.FailurePolicyType `json:"failurePolicy,omitempty"`

@@ -40,8 +40,8 @@ type User struct {
 	Name string
 }
 
-// Explain looks at a ConfigMap or a Secret (references.KindConfigMap, references.KindSecret) of a target as a pass does.
-// It reads metadata only, and writes nothing. lifetime is Options.MinimumLifetime.
+// Explain looks at a ConfigMap or a Secret (references.KindConfigMap, references.KindSecret) of a target as a pass
+// does. It reads metadata only, and writes nothing. lifetime is Options.MinimumLifetime.
 func Explain(ctx context.Context, target client.Client, kind string, name types.NamespacedName, lifetime time.Duration,
 	now clock.PassiveClock) (*State, error) {
 	if _, known := collectable[kind]; !known {

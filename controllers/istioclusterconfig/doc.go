@@ -22,7 +22,7 @@
 // # Trust
 //
 // Everything is what a target says, and works in that target only. Rules, ports, patches and filters are bounded. A
-// rule that exceeds a bound is left out; a filter that would is left as it is. Both are told by an event in the
+// rule that exceeds a bound is left out; a filter that would is left as it is. Both give an event in the
 // target. The clusters of Envoy that patches name are made of the names of Services that exist, and what patches set
 // is constant: a tenant decides only which Services have them, and whether they are for HTTP/2.
 //

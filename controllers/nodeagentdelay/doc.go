@@ -26,8 +26,8 @@
 // # Trust
 //
 // What is read concerns nothing but the target that says it. More than 10000 Nodes or Secrets are not looked at; then
-// nothing is written, which an event on the TargetCluster says. A Node may change its label as often as it likes, so the
-// looks at a target have a pace.
+// nothing is written, which an event on the TargetCluster says. A Node may change its label as often as it likes, so
+// the looks at a target have a pace.
 //
 // # Rights
 //

@@ -67,7 +67,8 @@ func TestEveryPanelHadData(t *testing.T) {
 				where := strings.TrimSuffix(filepath.Base(file), ".json") + "/" + panel.Title
 				t.Run(where, func(t *testing.T) {
 					g := NewWithT(t)
-					expr := strings.NewReplacer("$__rate_interval", "8s", "$__range", "10m", "[1h]", "[2m]", `target="$target"`, someTargets).Replace(query.Expr)
+					expr := strings.NewReplacer("$__rate_interval", "8s", "$__range", "10m", "[1h]", "[2m]", `target="$target"`,
+						someTargets).Replace(query.Expr)
 					if _, excused := empty[where]; !excused {
 						g.Expect(hadData(g, expr, alwaysAnswers(expr))).To(BeTrue(), "no data for %s", expr)
 					}

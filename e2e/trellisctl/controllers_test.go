@@ -113,7 +113,8 @@ func TestWhyOfAnAccessSecret(t *testing.T) {
 	p.Expect(detail(denied, "Settings")).To(ContainSubstring("those of the TargetCluster alone"))
 	p.Expect(source.Client.Create(p.ctx, &corev1.ConfigMap{ObjectMeta: metaOf(p.name, "config"), Data: map[string]string{
 		"config.yaml": "apiVersion: config.hub.gardener.cloud/v1alpha1\nkind: HubConfiguration\n" +
-			"leaderElection: {leaderElect: false}\nsourceIdentity: {serviceAccount: {namespace: trellis, name: trellis-source}}\n" +
+			"leaderElection: {leaderElect: false}\nsourceIdentity: {serviceAccount: {namespace: trellis, name: " +
+			"trellis-source}}\n" +
 			"classes:\n- name: \"\"\n" +
 			"  target: {type: Namespace}\n  controllers: {csrApprover: {enabled: true}}\n",
 	}})).To(Succeed())

@@ -83,12 +83,16 @@ func fleet() dashboard {
 			{title: "Controllers in targets", panels: []panel{
 				{
 					kind: table, title: "Targets in which controllers fail", unit: "none", drill: toTarget,
-					description: "Targets with overdue tokens, denied certificates within an hour, nodes that wait for critical components, periods in which garbage was not collected, or Services without their network policies.",
+					description: "Targets with overdue tokens, denied certificates within an hour, nodes that wait for critical " +
+						"components, periods in which garbage was not collected, or Services without their network policies.",
 					queries: []query{
 						{expr: `max by (target) (trellis_target_tokens_overdue) > 0`, legend: "Tokens", unit: "short"},
-						{expr: `sum by (target) (increase(trellis_target_certificates_denied_total[1h])) > 0`, legend: "Denied in 1 h", unit: "short"},
-						{expr: `max by (target) (trellis_target_nodes_waiting_oldest_seconds) > 0`, legend: "A node waits for", unit: "s"},
-						{expr: `max by (target) (trellis_target_garbage_collection_missed_periods) > 1`, legend: "Periods missed", unit: "short"},
+						{expr: `sum by (target) (increase(trellis_target_certificates_denied_total[1h])) > 0`, legend: "Denied in 1 h",
+							unit: "short"},
+						{expr: `max by (target) (trellis_target_nodes_waiting_oldest_seconds) > 0`, legend: "A node waits for",
+							unit: "s"},
+						{expr: `max by (target) (trellis_target_garbage_collection_missed_periods) > 1`, legend: "Periods missed",
+							unit: "short"},
 						{expr: `max by (target) (trellis_target_network_policies_failing) > 0`, legend: "Services", unit: "short"},
 					},
 				},
@@ -96,14 +100,17 @@ func fleet() dashboard {
 					kind: timeseries, title: "Runs of controllers", unit: "ops",
 					description: "Runs in targets in a second that failed, and all runs, by controller.",
 					queries: []query{
-						{expr: `sum by (controller) (rate(trellis_controller_reconciles_total[$__rate_interval]))`, legend: "{{controller}}"},
-						{expr: `sum by (controller) (rate(trellis_controller_reconciles_total{result="error"}[$__rate_interval]))`, legend: "{{controller}} failed"},
+						{expr: `sum by (controller) (rate(trellis_controller_reconciles_total[$__rate_interval]))`,
+							legend: "{{controller}}"},
+						{expr: `sum by (controller) (rate(trellis_controller_reconciles_total{result="error"}[$__rate_interval]))`,
+							legend: "{{controller}} failed"},
 					},
 				},
 				{
 					kind: timeseries, title: "Duration of a run", unit: "s",
 					description: "How long the slowest hundredth of the runs takes, by controller.",
-					queries:     []query{{expr: `histogram_quantile(0.99, sum by (controller, le) (rate(trellis_controller_reconcile_duration_seconds_bucket[$__rate_interval])))`, legend: "{{controller}}"}},
+					queries: []query{{expr: `histogram_quantile(0.99, sum by (controller, le) ` +
+						`(rate(trellis_controller_reconcile_duration_seconds_bucket[$__rate_interval])))`, legend: "{{controller}}"}},
 				},
 				{
 					kind: timeseries, title: "Where controllers work", unit: "short",
@@ -115,7 +122,8 @@ func fleet() dashboard {
 					description: "Requests for tokens and certificates within an hour, and what came of them.",
 					queries: []query{
 						{expr: `sum by (result) (increase(trellis_token_requests_total[1h]))`, legend: "token {{result}}"},
-						{expr: `sum by (decision) (increase(trellis_controller_csr_decisions_total[1h]))`, legend: "certificate {{decision}}"},
+						{expr: `sum by (decision) (increase(trellis_controller_csr_decisions_total[1h]))`,
+							legend: "certificate {{decision}}"},
 					},
 				},
 			}},

@@ -98,7 +98,8 @@ func target() dashboard {
 				{
 					kind: timeseries, title: "Denied certificates", unit: "short",
 					description: "CertificateSigningRequests that were denied within an hour.",
-					queries:     []query{{expr: `sum(increase(trellis_target_certificates_denied_total{target="$target"}[1h]))`, legend: "denied"}},
+					queries: []query{{expr: `sum(increase(trellis_target_certificates_denied_total{target="$target"}[1h]))`,
+						legend: "denied"}},
 				},
 				{
 					kind: timeseries, title: "Nodes that wait for critical components", unit: "short",
@@ -108,11 +109,13 @@ func target() dashboard {
 				{
 					kind: timeseries, title: "Longest wait of a node", unit: "s",
 					description: "How long the node has had that taint that has had it longest.",
-					queries:     []query{{expr: `max(trellis_target_nodes_waiting_oldest_seconds{target="$target"})`, legend: "oldest"}},
+					queries: []query{{expr: `max(trellis_target_nodes_waiting_oldest_seconds{target="$target"})`,
+						legend: "oldest"}},
 				},
 				{
 					kind: timeseries, title: "Garbage", unit: "short",
-					description: "ConfigMaps and Secrets that were collected within an hour, and periods without a pass that went well. More than one of these mean that passes fail.",
+					description: "ConfigMaps and Secrets that were collected within an hour, and periods without a pass that went " +
+						"well. More than one of these mean that passes fail.",
 					queries: []query{
 						{expr: `sum(increase(trellis_target_garbage_collected_total{target="$target"}[1h]))`, legend: "collected"},
 						{expr: `max(trellis_target_garbage_collection_missed_periods{target="$target"})`, legend: "missed periods"},

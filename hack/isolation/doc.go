@@ -1,13 +1,13 @@
-// Package isolation holds the tests that targets are kept apart: what the controllers do in one target follows from that
-// target and from its home namespace, whatever happens in another one.
+// Package isolation holds the tests that targets are kept apart: what the controllers do in one target follows from
+// that target and from its home namespace, whatever happens in another one.
 //
 // # How it works
 //
-// Two targets and a source, all real control planes, and one hub with all controllers that work in targets. A program is
-// a list of steps for one target: objects come, change and go in the target and in its home namespace. It is drawn from
-// a seed. The programs of two targets are run alone and interleaved, in new namespaces each time, and the hub's calls
-// that change something are written down on their way to each target. The calls to a target have to be the same set
-// both times, and none may mention the home namespace of the other target.
+// Two targets and a source, all real control planes, and one hub with all controllers that work in targets. A program
+// is a list of steps for one target: objects come, change and go in the target and in its home namespace. It is drawn
+// from a seed. The programs of two targets are run alone and interleaved, in new namespaces each time, and the hub's
+// calls that change something are written down on their way to each target. The calls to a target have to be the same
+// set both times, and none may mention the home namespace of the other target.
 //
 // The two programs use the same names for objects that are not the same, so that whatever is kept by name and not by
 // target is mistaken for something else: node-1 of one target has other addresses than node-1 of the other, and may
@@ -19,8 +19,8 @@
 //
 // # Trade-offs
 //
-// Simulated API servers would be quicker to start, but they do not set the user of a certificate signing request, and do
-// not review tokens. Two controllers would have nothing to do.
+// Simulated API servers would be quicker to start, but they do not set the user of a certificate signing request, and
+// do not review tokens. Two controllers would have nothing to do.
 //
 // A call that is sent twice counts once: a conflict of two controllers about a Node is not what this is about. Events
 // and reviews of tokens are not compared, since how many there are is a matter of time; where they go is.

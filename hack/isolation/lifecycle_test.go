@@ -69,8 +69,8 @@ func (t *tale) take(next step) {
 	}
 }
 
-// everything takes a step for each controller, with a few more for those that do nothing at first. What may be collected
-// is not awaited.
+// everything takes a step for each controller, with a few more for those that do nothing at first. What may be
+// collected is not awaited.
 func (t *tale) everything() {
 	t.t.Helper()
 	for range 2 {
@@ -306,7 +306,8 @@ func TestMC3_KubeconfigsThatAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo){
 		"exec": func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
 			user.Exec = &clientcmdapi.ExecConfig{
-				Command: canary, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+				Command: canary, APIVersion: "client.authentication.k8s.io/v1",
+				InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 			}
 		},
 		"token-file": func(_ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) { user.TokenFile = "/" + canary },
@@ -381,7 +382,8 @@ func TestMC3_KubeconfigsThatAreRefused(t *testing.T) {
 func TestMC10_NoTargets(t *testing.T) {
 	b := start(t)
 	b.engaged(0)
-	b.Consistently(func() float64 { return b.sum("trellis_controller_reconciles_total", "result", "success") }, time.Second).
+	b.Consistently(func() float64 { return b.sum("trellis_controller_reconciles_total", "result", "success") },
+		time.Second).
 		Should(BeZero())
 }
 

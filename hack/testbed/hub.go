@@ -29,9 +29,9 @@ import (
 // KubeConfig is a decoded kubeconfig.
 type KubeConfig = clientcmdapi.Config
 
-// DefaultConfig serves the default class by the registrations of a namespace, and class seed by the source in namespaces
-// labelled seed=true. What becomes of an outage shows after a second, and it is never the hub's own network: tests that run
-// beside each other lose their targets together. Targets are on this machine.
+// DefaultConfig serves the default class by the registrations of a namespace, and class seed by the source in
+// namespaces labelled seed=true. What becomes of an outage shows after a second, and it is never the hub's own network:
+// tests that run beside each other lose their targets together. Targets are on this machine.
 const DefaultConfig = `
 apiVersion: config.hub.gardener.cloud/v1alpha1
 kind: HubConfiguration

@@ -19,9 +19,9 @@ const mergeTag = "!!merge"
 // Lines are the lines of the keys of a file, by their paths as they are written.
 type Lines map[string]int
 
-// Decode reads a file into a struct, by the JSON names of its fields, and returns the lines of its keys and every fault.
-// What has no fault is in the struct then. The error is about a file that is no YAML, or not one mapping of keys to
-// values.
+// Decode reads a file into a struct, by the JSON names of its fields, and returns the lines of its keys and every
+// fault. What has no fault is in the struct then. The error is about a file that is no YAML, or not one mapping of keys
+// to values.
 func Decode(data []byte, into any, keys Keys) (Lines, field.ErrorList, error) {
 	root, err := parse(data)
 	if err != nil {

@@ -57,15 +57,17 @@ list:
 
 func TestFaults(t *testing.T) {
 	for name, test := range map[string]struct{ input, says string }{
-		"an unknown key":      {"nam: a", `nam: Forbidden: unknown key (line 1); the nearest known one is "name"`},
-		"a foreign key":       {"below: {workers: 1}", "below.workers: Forbidden: this key of gardener-resource-manager is not supported (line 1): there are none"},
-		"below a synonym":     {"beneath: {workers: 1}", "beneath.workers: Forbidden: this key of gardener-resource-manager"},
-		"a key twice":         {"name: a\nname: b", "name: Duplicate value"},
-		"two names of a key":  {"below: {}\nbeneath: {}", "beneath: Duplicate value"},
-		"a number for a text": {"name: 1", "name: Invalid value: \"1\": must be a string; put it in quotes if it looks like something else (line 1)"},
-		"a list for a text":   {"name: []", "name: Invalid value: \"a list\": must be a single value (line 1)"},
-		"a bad duration":      {"period: 1", "period: Invalid value: \"1\": must be a duration"},
-		"an alias":            {"name: &a b\nlist: *a", "name: Forbidden: anchors and aliases are not supported (line 1)"},
+		"an unknown key": {"nam: a", `nam: Forbidden: unknown key (line 1); the nearest known one is "name"`},
+		"a foreign key": {"below: {workers: 1}",
+			"below.workers: Forbidden: this key of gardener-resource-manager is not supported (line 1): there are none"},
+		"below a synonym":    {"beneath: {workers: 1}", "beneath.workers: Forbidden: this key of gardener-resource-manager"},
+		"a key twice":        {"name: a\nname: b", "name: Duplicate value"},
+		"two names of a key": {"below: {}\nbeneath: {}", "beneath: Duplicate value"},
+		"a number for a text": {"name: 1",
+			"name: Invalid value: \"1\": must be a string; put it in quotes if it looks like something else (line 1)"},
+		"a list for a text": {"name: []", "name: Invalid value: \"a list\": must be a single value (line 1)"},
+		"a bad duration":    {"period: 1", "period: Invalid value: \"1\": must be a duration"},
+		"an alias":          {"name: &a b\nlist: *a", "name: Forbidden: anchors and aliases are not supported (line 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -3,8 +3,8 @@ package v1alpha1
 import "strings"
 
 // synonyms are alternative spellings of keys, by their paths. The documentation and the example file of Gardener's
-// resource manager use the plural, its decoder knows only the singular; here both are valid. Its documentation calls the
-// token invalidator tokenValidator. Paths are those without the numbers in indexes.
+// resource manager use the plural, its decoder knows only the singular; here both are valid. Its documentation calls
+// the token invalidator tokenValidator. Paths are those without the numbers in indexes.
 var synonyms = map[string]string{
 	"controllers.managedResources":         "managedResource",
 	"classes[].controllers.tokenValidator": "tokenInvalidator",
@@ -25,24 +25,25 @@ var foreign = map[string]string{
 	"controllers.nodeAgentReconciliationDelay":    ofClasses,
 	"controllers.nodeCriticalComponents":          ofClasses,
 	"controllers.resourceClass":                   "a hub can have several classes, see classes",
-	"controllers.rootCAPublisher":                 "kube-controller-manager publishes the authority of the API server in every namespace",
-	"controllers.secret":                          "Secrets of ManagedResources are watched, they need no workers",
-	"controllers.tokenInvalidator":                ofClasses,
-	"controllers.tokenRequestor":                  ofClasses,
-	"controllers.tokenValidator":                  ofClasses,
-	"server.webhooks":                             notPorted,
-	"sourceClientConnection.acceptContentTypes":   "the hub chooses content types itself",
-	"sourceClientConnection.cacheResyncPeriod":    "caches are never resynchronised, they follow watches",
-	"sourceClientConnection.contentType":          "the hub chooses content types itself",
-	"sourceClientConnection.namespace":            manyNamespaces,
-	"sourceClientConnection.namespaces":           manyNamespaces,
-	"targetClientConnection.acceptContentTypes":   "the hub chooses content types itself",
-	"targetClientConnection.cacheResyncPeriod":    "caches are never resynchronised, they follow watches",
-	"targetClientConnection.contentType":          "the hub chooses content types itself",
-	"targetClientConnection.kubeconfig":           "a target is registered by a kubeconfig Secret in the source cluster",
-	"targetClientConnection.namespace":            "the hub watches only the objects that it manages",
-	"targetClientConnection.namespaces":           "the hub watches only the objects that it manages",
-	"targetClientConnection.disableCachedClient":  "the hub watches only the objects that it manages",
+	"controllers.rootCAPublisher": "kube-controller-manager publishes the authority of the API server " +
+		"in every namespace",
+	"controllers.secret":                         "Secrets of ManagedResources are watched, they need no workers",
+	"controllers.tokenInvalidator":               ofClasses,
+	"controllers.tokenRequestor":                 ofClasses,
+	"controllers.tokenValidator":                 ofClasses,
+	"server.webhooks":                            notPorted,
+	"sourceClientConnection.acceptContentTypes":  "the hub chooses content types itself",
+	"sourceClientConnection.cacheResyncPeriod":   "caches are never resynchronised, they follow watches",
+	"sourceClientConnection.contentType":         "the hub chooses content types itself",
+	"sourceClientConnection.namespace":           manyNamespaces,
+	"sourceClientConnection.namespaces":          manyNamespaces,
+	"targetClientConnection.acceptContentTypes":  "the hub chooses content types itself",
+	"targetClientConnection.cacheResyncPeriod":   "caches are never resynchronised, they follow watches",
+	"targetClientConnection.contentType":         "the hub chooses content types itself",
+	"targetClientConnection.kubeconfig":          "a target is registered by a kubeconfig Secret in the source cluster",
+	"targetClientConnection.namespace":           "the hub watches only the objects that it manages",
+	"targetClientConnection.namespaces":          "the hub watches only the objects that it manages",
+	"targetClientConnection.disableCachedClient": "the hub watches only the objects that it manages",
 	"webhooks": notPorted,
 }
 

@@ -356,8 +356,8 @@ func (c *TargetControllers) WithoutFaulty(home string) TargetControllers {
 }
 
 // Merge returns the controllers with each single field that own has instead, but for StalePods.HomeNamespace: who may
-// change a TargetCluster need not be allowed to delete pods of the source. The fields of both are shared with the result,
-// and not to be changed.
+// change a TargetCluster need not be allowed to delete pods of the source. The fields of both are shared with the
+// result, and not to be changed.
 func (c *TargetControllers) Merge(own *TargetControllers) TargetControllers {
 	merged := *c
 	if own == nil {

@@ -46,7 +46,8 @@ func TestNetworkPoliciesAreWritten(t *testing.T) {
 	e.Eventually(policies).Should(BeEmpty())
 	e.Expect(e.setControllers(`{"networkPolicy":{"onlyWithClientPods":false}}`)).To(Succeed())
 	e.Eventually(policies).Should(HaveLen(2))
-	e.Expect(e.setControllers(`{"networkPolicy":{"namespaceSelectors":[{"matchLabels":{"no":"namespace"}}]}}`)).To(Succeed())
+	e.Expect(e.setControllers(`{"networkPolicy":{"namespaceSelectors":[{"matchLabels":{"no":"namespace"}}]}}`)).To(
+		Succeed())
 	e.Eventually(policies).Should(BeEmpty())
 
 	t.Log("settings that cannot be")

@@ -11,7 +11,8 @@
 //	                          \-> cli    what all of them share
 //
 // A command works through the APIs of the source cluster and the target, with the rights of the user. It never connects
-// to the hub itself, so it works without a running hub, and reports that where it matters. Convert works with files only.
+// to the hub itself, so it works without a running hub, and reports that where it matters. Convert works with files
+// only.
 //
 // The reference in docs/reference/trellisctl.md is generated from this tree (Reference), so that it agrees with --help.
 package app

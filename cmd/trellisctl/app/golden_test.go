@@ -284,7 +284,8 @@ func TestEveryCommandHasTheFormatsForPrograms(t *testing.T) {
 func TestTheReferenceIsComplete(t *testing.T) {
 	g := NewWithT(t)
 	page := string(app.Reference())
-	for _, command := range []string{"cluster add", "cluster remove", "pack", "unpack", "status", "tree", "diff", "why", "events", "reconcile", "suspend", "resume", "config convert"} {
+	for _, command := range []string{"cluster add", "cluster remove", "pack", "unpack", "status", "tree", "diff", "why",
+		"events", "reconcile", "suspend", "resume", "config convert"} {
 		g.Expect(page).To(ContainSubstring("\n## " + command + "\n"))
 	}
 	g.Expect(page).NotTo(ContainSubstring(os.Getenv("HOME") + "/"))

@@ -33,7 +33,8 @@ func newConvert(env *cli.Env) *cobra.Command {
 	convert := &cobra.Command{
 		Use:   "convert -f FILE|- [flags]",
 		Short: "Convert the configuration of a Gardener resource manager into that of a hub",
-		Long: `Convert the configuration of a Gardener resource manager (ResourceManagerConfiguration) into that of a hub: a class with controllers
+		Long: `Convert the configuration of a Gardener resource manager (ResourceManagerConfiguration) into that of a ` +
+			`hub: a class with controllers
 that have the same effect. With --target-cluster, print what a TargetCluster has to say for the same effect on one target, whatever
 the class of the hub says.
 
@@ -56,9 +57,11 @@ how targets are taken over one by one.`,
 	}
 	f := convert.Flags()
 	f.StringVarP(&c.file, "filename", "f", "", "File with the configuration of the resource manager; - reads stdin.")
-	f.StringVar(&c.TargetCluster, "target-cluster", "", "Print the settings of this TargetCluster in the namespace of --namespace.")
+	f.StringVar(&c.TargetCluster, "target-cluster", "",
+		"Print the settings of this TargetCluster in the namespace of --namespace.")
 	f.StringVar(&c.HubNamespace, "hub-namespace", hubNamespace, "Namespace of the hub.")
-	f.BoolVar(&c.Standby, "standby", false, "Leave the controllers of the class off, for TargetClusters to switch them on.")
+	f.BoolVar(&c.Standby, "standby", false,
+		"Leave the controllers of the class off, for TargetClusters to switch them on.")
 	f.BoolVar(&c.values, "values", false, "Print values of the hub's chart, without what the chart sets itself.")
 	f.BoolVar(&c.comments, "comments", false, "Say in comments of the output what is said on stderr otherwise.")
 	c.output.AddFlags(convert, cli.FormatYAML, cli.FormatJSON, cli.FormatName)

@@ -140,7 +140,8 @@ func (c *converter) garbageCollector(at string) {
 	}
 	c.takeDuration(path+".syncPeriod", gc.SyncPeriod, from+".syncPeriod")
 	if c.toSource() {
-		c.note("", path, "garbageCollector: only one collector may work in the source; stop that of the resource manager first")
+		c.note("", path, "garbageCollector: only one collector may work in the source; stop that of the resource manager "+
+			"first")
 	}
 }
 
@@ -170,12 +171,14 @@ func (c *converter) csrApprover(at string) {
 	}
 	switch {
 	case without:
-		c.note("", path+".withoutMachines", "csrApprover: without machineNamespace, the resource manager asks for no Machines; here that has to be said")
+		c.note("", path+".withoutMachines",
+			"csrApprover: without machineNamespace, the resource manager asks for no Machines; here that has to be said")
 	case c.forTarget():
 		named := ptr.Deref(a.MachineNamespace, c.Namespace)
 		c.set(path+".machineNamespace", named, machines)
 	default:
-		c.note(machines, path, "not taken over: Machines are those of the namespace of the registration; register the target in that namespace")
+		c.note(machines, path,
+			"not taken over: Machines are those of the namespace of the registration; register the target in that namespace")
 	}
 }
 
@@ -194,7 +197,8 @@ func (c *converter) tokenRequestor(at string) {
 		c.set(path+".class", "shoot", "")
 		c.set(path+".audiences", []string{"gardener"}, "")
 	}
-	c.note("", path, "tokenRequestor: Secrets of the class shoot and tokens for the audience gardener, as with the resource manager. One older than v1.85 takes Secrets of every class: class: \"\" does")
+	c.note("", path, "tokenRequestor: Secrets of the class shoot and tokens for the audience gardener, as with the "+
+		"resource manager. One older than v1.85 takes Secrets of every class: class: \"\" does")
 	c.note("", path, "tokenRequestor: the account of the registration cannot be named by other Secrets here")
 }
 
@@ -239,7 +243,8 @@ func (c *converter) networkPolicy(at string) {
 	if c.forTarget() {
 		c.set(path+".onlyWithClientPods", false, "")
 	}
-	c.note("", path, "networkPolicy: a resource manager from v1.140 on leaves out policies whose namespace has no pod with their label; onlyWithClientPods: true does")
+	c.note("", path, "networkPolicy: a resource manager from v1.140 on leaves out policies whose namespace has no pod "+
+		"with their label; onlyWithClientPods: true does")
 }
 
 func (c *converter) tokenInvalidator(at string) {
@@ -258,7 +263,8 @@ func (c *converter) tokenInvalidator(at string) {
 	}
 	path, on := c.plain(at, name, from, w)
 	if on {
-		c.note("", path, "tokenInvalidator: the controller marks Secrets; what makes their tokens useless is the webhook of the resource manager")
+		c.note("", path, "tokenInvalidator: the controller marks Secrets; what makes their tokens useless is the webhook "+
+			"of the resource manager")
 	}
 }
 
@@ -272,7 +278,8 @@ func (c *converter) nodeHighAvailability(at string) {
 	path, on := c.controller(at, "nodeHighAvailability", from, ptr.Deref(c.in.Webhooks.HighAvailabilityConfig,
 		highAvailabilityConfig{}).Enabled)
 	if on {
-		c.note(from, path, "the webhook stays with gardener-resource-manager. From v1.141 on that has this controller, too, with its webhook; both of them do no harm")
+		c.note(from, path, "the webhook stays with gardener-resource-manager. From v1.141 on that has this controller, "+
+			"too, with its webhook; both of them do no harm")
 	} else {
 		c.noteIf(from, "", "off there; the hub has no webhooks")
 	}

@@ -35,7 +35,8 @@ const ofClass = "classes[0]"
 type options struct {
 	// HubNamespace is that of the hub.
 	HubNamespace string
-	// Namespace and TargetCluster are those of a TargetCluster whose settings are wanted instead of the hub's configuration.
+	// Namespace and TargetCluster are those of a TargetCluster whose settings are wanted instead of the hub's
+	// configuration.
 	Namespace, TargetCluster string
 	// Standby leaves the controllers of the class off.
 	Standby bool
@@ -102,12 +103,14 @@ func convert(data []byte, o options) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &converter{options: o, in: in, lines: lines, out: newDocument(), origins: map[string]string{}, used: map[string]bool{
-		"apiVersion": true, "kind": true,
-	}}
+	c := &converter{options: o, in: in, lines: lines, out: newDocument(), origins: map[string]string{},
+		used: map[string]bool{
+			"apiVersion": true, "kind": true,
+		}}
 	switch {
 	case c.Standby && c.toSource():
-		return nil, cli.Refused("this resource manager works in the cluster that it runs in, and that has no TargetCluster that could switch controllers on: leave --standby out")
+		return nil, cli.Refused("this resource manager works in the cluster that it runs in, and that has no " +
+			"TargetCluster that could switch controllers on: leave --standby out")
 	case c.forTarget():
 		c.targetCluster()
 	default:
@@ -121,7 +124,10 @@ func convert(data []byte, o options) (*result, error) {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(c.faults, func(a, b *field.Error) int { return cmp.Compare(c.lineOf(a.Field), c.lineOf(b.Field)) })
+	slices.SortStableFunc(c.faults, func(
+		a, b *field.Error) int {
+		return cmp.Compare(c.lineOf(a.Field), c.lineOf(b.Field))
+	})
 	if err := refuse(c.faults); err != nil {
 		return nil, err
 	}
@@ -227,7 +233,8 @@ func (c *converter) class() {
 		c.noteIf(key, ofClass+".name", "the default class has the empty name here")
 	case resourcesv1alpha1.AllClasses:
 		name = resourcesv1alpha1.DefaultClass
-		c.note(key, ofClass+".name", "a hub has no class for all classes; this is the default one, add each other one to classes")
+		c.note(key, ofClass+".name",
+			"a hub has no class for all classes; this is the default one, add each other one to classes")
 	}
 	c.set(ofClass+".name", name, key)
 	if c.toSource() {
@@ -255,7 +262,8 @@ func (c *converter) namespaceSelector() {
 	switch len(namespaces) {
 	case 0:
 		c.set(at, metav1.LabelSelector{}, "")
-		c.note("", at, "sourceClientConnection.namespaces is empty, so ManagedResources of all namespaces are applied to the source; name those that may")
+		c.note("", at, "sourceClientConnection.namespaces is empty, so ManagedResources of all namespaces are applied to "+
+			"the source; name those that may")
 	case 1:
 		c.set(at, metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespaces[0]}}, from)
 	default:
@@ -290,7 +298,8 @@ func (c *converter) workersOfClass(name string) {
 	if *syncs > least || *syncs < 1 { // what cannot be is refused later
 		c.set(at, *syncs, key)
 	}
-	c.note(key, at, "there, the workers are for one target; here, for all targets of the class, and those that wait for their target do not count. Not below %d, the default", least)
+	c.note(key, at, "there, the workers are for one target; here, for all targets of the class, and those that wait "+
+		"for their target do not count. Not below %d, the default", least)
 }
 
 // written is a key as the file has it, which may spell managedResource in the plural.
@@ -315,8 +324,10 @@ func (c *converter) leaderElection() {
 	c.takeDuration("leaderElection.renewDeadline", l.RenewDeadline, "leaderElection.renewDeadline")
 	c.takeDuration("leaderElection.retryPeriod", l.RetryPeriod, "leaderElection.retryPeriod")
 	c.set("leaderElection.resourceNamespace", c.HubNamespace, "")
-	c.noteIf("leaderElection.resourceNamespace", "leaderElection.resourceNamespace", "one Lease for the hub, in its own namespace")
-	c.noteIf("leaderElection.resourceName", "", "the hub's Lease is called trellis; by the Lease gardener-resource-manager it sees that a resource manager holds a namespace")
+	c.noteIf("leaderElection.resourceNamespace", "leaderElection.resourceNamespace",
+		"one Lease for the hub, in its own namespace")
+	c.noteIf("leaderElection.resourceName", "", "the hub's Lease is called trellis; by the Lease "+
+		"gardener-resource-manager it sees that a resource manager holds a namespace")
 	if lock := ptr.Deref(l.ResourceLock, "leases"); lock != "leases" {
 		c.note("leaderElection.resourceLock", "", "the hub knows leases only")
 	}
@@ -325,10 +336,12 @@ func (c *converter) leaderElection() {
 
 // connections takes the limits of the connection to the target. That to the source serves all targets.
 func (c *converter) connections() {
-	const literally = "not taken over: it was the limit of one resource manager, and this connection serves all targets; the API server's priority and fairness limits it"
+	const literally = "not taken over: it was the limit of one resource manager, and this connection serves all " +
+		"targets; the API server's priority and fairness limits it"
 	c.noteIf("sourceClientConnection.qps", "", literally)
 	c.noteIf("sourceClientConnection.burst", "", literally)
-	c.noteIf("sourceClientConnection.kubeconfig", "", "not taken over: it is a file of the resource manager's pod; the hub uses its service account")
+	c.noteIf("sourceClientConnection.kubeconfig", "",
+		"not taken over: it is a file of the resource manager's pod; the hub uses its service account")
 	if c.toSource() {
 		c.noteIf("targetClientConnection", "", "without a kubeconfig, the target is the source")
 		return
@@ -354,7 +367,8 @@ func (c *converter) noteLimits() {
 		c.noteIf("targetClientConnection.burst", "", "no target is called without a limit, which is 1000 by default")
 	}
 	if qps <= 0 || burst <= 0 {
-		c.note("", "", "targetClientConnection: by default 100 requests a second there and 500 here, 130 and 1000 for a short time")
+		c.note("", "", "targetClientConnection: by default 100 requests a second there and 500 here, 130 and 1000 for a "+
+			"short time")
 	}
 }
 
@@ -382,10 +396,13 @@ func (c *converter) managedResources() {
 	m := c.in.Controllers.ManagedResource
 	take(c, at+"managedByLabelValue", m.ManagedByLabelValue, c.written(at+"managedByLabelValue"))
 	if m.SyncPeriod != nil {
-		c.note(c.written(at+"syncPeriod"), "", "not taken over: there it is how soon drift is corrected; here drift is watched, and the default of 10m is a safety net")
+		c.note(c.written(at+"syncPeriod"), "", "not taken over: there it is how soon drift is corrected; here drift is "+
+			"watched, and the default of 10m is a safety net")
 	}
 	if ptr.Deref(m.AlwaysUpdate, false) {
-		c.note(c.written(at+"alwaysUpdate"), "", "not taken over: what differs is written at once here. If the admission of a target has to see every object regularly, set controllers.managedResource.alwaysUpdate and syncPeriod; it costs one request an object in each period")
+		c.note(c.written(at+"alwaysUpdate"), "", "not taken over: what differs is written at once here. If the admission "+
+			"of a target has to see every object regularly, set controllers.managedResource.alwaysUpdate and syncPeriod; it "+
+			"costs one request an object in each period")
 	} else if m.AlwaysUpdate != nil {
 		c.note(c.written(at+"alwaysUpdate"), "", "off there, and by default here")
 	}
@@ -399,7 +416,8 @@ func (c *converter) targetCluster() {
 	c.set("metadata.name", c.TargetCluster, "")
 	if c.toSource() {
 		c.fault("targetClientConnection.kubeconfig",
-			"this resource manager works in the cluster that it runs in, and that is no TargetCluster: what works there is up to the class")
+			"this resource manager works in the cluster that it runs in, and that is no TargetCluster: what works there is "+
+				"up to the class")
 		return
 	}
 	const qps, burst = "targetClientConnection.qps", "targetClientConnection.burst"
@@ -412,9 +430,11 @@ func (c *converter) targetCluster() {
 	}
 	c.noteLimits()
 	c.controllers("spec.controllers")
-	c.note("", "", "classes, managedByLabelValue, clusterID and what is about the process is in the hub's configuration, not in a TargetCluster")
+	c.note("", "", "classes, managedByLabelValue, clusterID and what is about the process is in the hub's "+
+		"configuration, not in a TargetCluster")
 	c.used["controllers.resourceClass"], c.used["controllers.clusterID"] = true, true
-	for _, key := range []string{"controllers.managedResource", "controllers.managedResources", "leaderElection", "debugging",
+	for _, key := range []string{"controllers.managedResource", "controllers.managedResources", "leaderElection",
+		"debugging",
 		"logLevel", "logFormat", "server.healthProbes", "server.metrics"} {
 		c.used[key] = true
 	}
@@ -488,7 +508,8 @@ func (c *converter) original(fault *field.Error) *field.Error {
 	return fault
 }
 
-// noteForeign explains each key of the file that was not dealt with, in their order, one note for a key and all below it.
+// noteForeign explains each key of the file that was not dealt with, in their order, one note for a key and all below
+// it.
 func (c *converter) noteForeign() {
 	byLine := slices.SortedFunc(maps.Keys(c.lines), func(a, b string) int {
 		return cmp.Or(cmp.Compare(c.lines[a], c.lines[b]), cmp.Compare(len(a), len(b)), strings.Compare(a, b))

@@ -67,7 +67,8 @@ func TestGardenersConfigurations(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			out, errOut, err := said(t, string(input), test.args...)
 			g.Expect(err).NotTo(HaveOccurred())
-			got := "$ trellisctl config convert -f " + strings.Join(append([]string{test.input}, test.args...), " ") + "\n" + out +
+			got := "$ trellisctl config convert -f " + strings.Join(append([]string{test.input}, test.args...), " ") + "\n" +
+				out +
 				"--- stderr\n" + errOut
 			file := filepath.Join("testdata", "golden", name+".txt")
 			if *update {
@@ -182,10 +183,12 @@ func TestNoKeyIsLostSilently(t *testing.T) {
 					map[string]any{"namespace": "ingress", "podSelector": map[string]any{}})
 			}
 			value := sample(path, of)
-			if path == "controllers.garbageCollector.syncPeriod" || path == "controllers.networkPolicy.ingressControllerSelector.namespace" {
+			if path == "controllers.garbageCollector.syncPeriod" ||
+				path == "controllers.networkPolicy.ingressControllerSelector.namespace" {
 				value = map[bool]any{true: "45s", false: "elsewhere"}[strings.HasSuffix(path, "syncPeriod")]
 			}
-			if block := parentOf(path); strings.Count(path, ".") > 1 && found[block+".enabled"] != nil && !strings.HasSuffix(path, ".enabled") {
+			if block := parentOf(path); strings.Count(path, ".") > 1 && found[block+".enabled"] != nil &&
+				!strings.HasSuffix(path, ".enabled") {
 				base = with(g, base, block+".enabled", true)
 			}
 			if strings.Contains(path, "ingressControllerSelector") {
@@ -254,12 +257,15 @@ func TestControllers(t *testing.T) {
 		"the garbage collector": {
 			controllers: "{garbageCollector: {enabled: true}}",
 			class:       c{GarbageCollector: &hubv1alpha1.GarbageCollectorController{Enabled: on}},
-			target:      c{GarbageCollector: &hubv1alpha1.GarbageCollectorController{Enabled: on, SyncPeriod: duration(time.Hour)}},
+			target: c{GarbageCollector: &hubv1alpha1.GarbageCollectorController{Enabled: on,
+				SyncPeriod: duration(time.Hour)}},
 		},
 		"the garbage collector and its period": {
 			controllers: "{garbageCollector: {enabled: true, syncPeriod: 12h}}",
-			class:       c{GarbageCollector: &hubv1alpha1.GarbageCollectorController{Enabled: on, SyncPeriod: duration(12 * time.Hour)}},
-			target:      c{GarbageCollector: &hubv1alpha1.GarbageCollectorController{Enabled: on, SyncPeriod: duration(12 * time.Hour)}},
+			class: c{GarbageCollector: &hubv1alpha1.GarbageCollectorController{Enabled: on,
+				SyncPeriod: duration(12 * time.Hour)}},
+			target: c{GarbageCollector: &hubv1alpha1.GarbageCollectorController{Enabled: on,
+				SyncPeriod: duration(12 * time.Hour)}},
 		},
 		"the token requestor": {
 			controllers: "{tokenRequestor: {enabled: true}}",
@@ -271,7 +277,8 @@ func TestControllers(t *testing.T) {
 		},
 		"more workers than a hub takes": {
 			controllers: "{tokenRequestor: {enabled: true, concurrentSyncs: 500}}",
-			class:       c{TokenRequestor: &hubv1alpha1.TokenRequestorController{Enabled: on, ConcurrentSyncs: ptr.To[int32](100)}},
+			class: c{TokenRequestor: &hubv1alpha1.TokenRequestorController{Enabled: on,
+				ConcurrentSyncs: ptr.To[int32](100)}},
 			target: c{TokenRequestor: &hubv1alpha1.TokenRequestorController{
 				Enabled: on, ConcurrentSyncs: ptr.To[int32](100), Class: ptr.To("shoot"), Audiences: shoot,
 			}},
@@ -351,20 +358,24 @@ func TestControllers(t *testing.T) {
 		},
 		"the token invalidator": {
 			controllers: "{tokenInvalidator: {enabled: true, concurrentSyncs: 3}}",
-			class:       c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on, ConcurrentSyncs: ptr.To[int32](3)}},
-			target:      c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on, ConcurrentSyncs: ptr.To[int32](3)}},
-			notes:       []string{"is the webhook of the resource manager"},
+			class: c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on,
+				ConcurrentSyncs: ptr.To[int32](3)}},
+			target: c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on,
+				ConcurrentSyncs: ptr.To[int32](3)}},
+			notes: []string{"is the webhook of the resource manager"},
 		},
 		"D-1 the token invalidator by the name that documentation has": {
 			controllers: "{tokenValidator: {enabled: true}}",
 			class:       c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on}},
-			target:      c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on, ConcurrentSyncs: ptr.To[int32](5)}},
-			notes:       []string{"another name of tokenInvalidator"},
+			target: c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on,
+				ConcurrentSyncs: ptr.To[int32](5)}},
+			notes: []string{"another name of tokenInvalidator"},
 		},
 		"D-1 both names of the token invalidator that say the same": {
 			controllers: "{tokenValidator: {enabled: true}, tokenInvalidator: {enabled: true}}",
 			class:       c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on}},
-			target:      c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on, ConcurrentSyncs: ptr.To[int32](5)}},
+			target: c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on,
+				ConcurrentSyncs: ptr.To[int32](5)}},
 		},
 		"Istio": {
 			controllers: "{istioClusterConfiguration: {enabled: true}}",
@@ -472,16 +483,19 @@ func TestClasses(t *testing.T) {
 				g.Expect(config.Classes[0].Target.Type).To(Equal(configv1alpha1.TargetSource))
 				g.Expect(config.Classes[0].NamespaceSelector).To(Equal(&metav1.LabelSelector{}))
 				g.Expect(config.Classes[0].ConcurrentSyncs).To(Equal(5))
-				g.Expect(config.SourceIdentity.ServiceAccount).To(Equal(configv1alpha1.ServiceAccount{Namespace: "trellis", Name: "trellis-source"}))
+				g.Expect(config.SourceIdentity.ServiceAccount).To(
+					Equal(configv1alpha1.ServiceAccount{Namespace: "trellis", Name: "trellis-source"}))
 			}, "ManagedResources of all namespaces are applied to the source",
 		},
 		"a class of the source and its namespace": {
 			head + "sourceClientConnection: {namespace: garden}", func(g *WithT, config *configv1alpha1.HubConfiguration) {
-				g.Expect(config.Classes[0].NamespaceSelector.MatchLabels).To(Equal(map[string]string{"kubernetes.io/metadata.name": "garden"}))
+				g.Expect(config.Classes[0].NamespaceSelector.MatchLabels).To(
+					Equal(map[string]string{"kubernetes.io/metadata.name": "garden"}))
 			}, "",
 		},
 		"a class of the source and its namespaces": {
-			head + "sourceClientConnection: {namespaces: [garden, b]}\ntargetClientConnection: {}", func(g *WithT, config *configv1alpha1.HubConfiguration) {
+			head + "sourceClientConnection: {namespaces: [garden, b]}\ntargetClientConnection: {}",
+			func(g *WithT, config *configv1alpha1.HubConfiguration) {
 				g.Expect(config.Classes[0].NamespaceSelector.MatchExpressions[0].Values).To(Equal([]string{"garden", "b"}))
 			}, "without a kubeconfig, the target is the source",
 		},
@@ -497,17 +511,20 @@ func TestClasses(t *testing.T) {
 			}, "here that has to be said",
 		},
 		"fewer workers than a class has": {
-			ofShoot + "controllers: {managedResource: {concurrentSyncs: 5}}", func(g *WithT, config *configv1alpha1.HubConfiguration) {
+			ofShoot + "controllers: {managedResource: {concurrentSyncs: 5}}",
+			func(g *WithT, config *configv1alpha1.HubConfiguration) {
 				g.Expect(config.Classes[0].ConcurrentSyncs).To(Equal(20))
 			}, "controllers.managedResource.concurrentSyncs (line 4): there, the workers are for one target",
 		},
 		"more workers than a class has": {
-			ofShoot + "controllers: {managedResources: {concurrentSyncs: 50}}", func(g *WithT, config *configv1alpha1.HubConfiguration) {
+			ofShoot + "controllers: {managedResources: {concurrentSyncs: 50}}",
+			func(g *WithT, config *configv1alpha1.HubConfiguration) {
 				g.Expect(config.Classes[0].ConcurrentSyncs).To(Equal(50))
 			}, "controllers.managedResources.concurrentSyncs (line 4): there",
 		},
 		"what drift costs": {
-			ofShoot + "controllers: {managedResource: {alwaysUpdate: true, syncPeriod: 1m, managedByLabelValue: x}, clusterID: <default>}",
+			ofShoot + "controllers: {managedResource: {alwaysUpdate: true, syncPeriod: 1m, managedByLabelValue: x}, " +
+				"clusterID: <default>}",
 			func(g *WithT, config *configv1alpha1.HubConfiguration) {
 				g.Expect(config.Controllers.ManagedResource.AlwaysUpdate).To(BeFalse())
 				g.Expect(config.Controllers.ManagedResource.SyncPeriod.Duration).To(Equal(10 * time.Minute))
@@ -516,7 +533,8 @@ func TestClasses(t *testing.T) {
 			}, "what differs is written at once here",
 		},
 		"the limits of the target": {
-			head + "targetClientConnection: {kubeconfig: x, qps: 12.5, burst: 20}", func(g *WithT, config *configv1alpha1.HubConfiguration) {
+			head + "targetClientConnection: {kubeconfig: x, qps: 12.5, burst: 20}",
+			func(g *WithT, config *configv1alpha1.HubConfiguration) {
 				g.Expect(config.TargetClientConnection.QPS).To(BeEquivalentTo(12.5))
 				g.Expect(config.TargetClientConnection.Burst).To(BeEquivalentTo(20))
 			}, "",
@@ -527,7 +545,8 @@ func TestClasses(t *testing.T) {
 			}, "no target is called without a limit",
 		},
 		"the process": {
-			ofShoot + "server: {healthProbes: {port: 1}, metrics: {bindAddress: 127.0.0.1, port: 2}}\nlogLevel: error\nlogFormat: text\n" +
+			ofShoot + "server: {healthProbes: {port: 1}, metrics: {bindAddress: 127.0.0.1, port: 2}}\nlogLevel: " +
+				"error\nlogFormat: text\n" +
 				"leaderElection: {leaderElect: false, leaseDuration: 40s, resourceName: x, resourceLock: endpointsleases}\n" +
 				"debugging: {enableProfiling: true, enableContentionProfiling: true}",
 			func(g *WithT, config *configv1alpha1.HubConfiguration) {
@@ -535,7 +554,8 @@ func TestClasses(t *testing.T) {
 				g.Expect(config.Server.Metrics).To(Equal(configv1alpha1.Endpoint{BindAddress: "127.0.0.1", Port: 2}))
 				g.Expect(config.LogLevel).To(Equal("error"))
 				g.Expect(config.LogFormat).To(Equal("text"))
-				g.Expect(config.Debugging).To(Equal(configv1alpha1.Debugging{EnableProfiling: true, EnableContentionProfiling: true}))
+				g.Expect(config.Debugging).To(Equal(
+					configv1alpha1.Debugging{EnableProfiling: true, EnableContentionProfiling: true}))
 				g.Expect(config.LeaderElection.Enabled()).To(BeTrue())
 				g.Expect(config.LeaderElection.LeaseDuration.Duration).To(Equal(40 * time.Second))
 				g.Expect(config.LeaderElection.ResourceName).To(Equal("trellis"))
@@ -565,16 +585,20 @@ func TestWhatIsRefused(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		"nothing":        {"", nil, cli.ExitRefused, []string{"cannot be read: it is empty"}},
-		"no YAML":        {"a: [", nil, cli.ExitRefused, []string{"cannot be read: yaml: line 1"}},
-		"a list":         {"[]", nil, cli.ExitRefused, []string{"has to be a mapping"}},
-		"two documents":  {ofShoot + "---\n" + ofShoot, nil, cli.ExitRefused, []string{"more than one document"}},
-		"too much":       {head + "#" + strings.Repeat("x", 1<<20), nil, cli.ExitRefused, []string{"has more than 1 MiB"}},
-		"a hub's":        {"apiVersion: config.hub.gardener.cloud/v1alpha1\nkind: HubConfiguration", nil, cli.ExitRefused, []string{"a hub already"}},
-		"a ConfigMap":    {"apiVersion: v1\nkind: ConfigMap\ndata: {config.yaml: a}", nil, cli.ExitRefused, []string{"the configuration is in it"}},
-		"something else": {"apiVersion: " + big + "\nkind: x", nil, cli.ExitRefused, []string{`no configuration of a resource manager: apiVersion is "xxx`, `kind is "x"`}},
+		"nothing":       {"", nil, cli.ExitRefused, []string{"cannot be read: it is empty"}},
+		"no YAML":       {"a: [", nil, cli.ExitRefused, []string{"cannot be read: yaml: line 1"}},
+		"a list":        {"[]", nil, cli.ExitRefused, []string{"has to be a mapping"}},
+		"two documents": {ofShoot + "---\n" + ofShoot, nil, cli.ExitRefused, []string{"more than one document"}},
+		"too much":      {head + "#" + strings.Repeat("x", 1<<20), nil, cli.ExitRefused, []string{"has more than 1 MiB"}},
+		"a hub's": {"apiVersion: config.hub.gardener.cloud/v1alpha1\nkind: HubConfiguration", nil, cli.ExitRefused,
+			[]string{"a hub already"}},
+		"a ConfigMap": {"apiVersion: v1\nkind: ConfigMap\ndata: {config.yaml: a}", nil, cli.ExitRefused,
+			[]string{"the configuration is in it"}},
+		"something else": {"apiVersion: " + big + "\nkind: x", nil, cli.ExitRefused,
+			[]string{`no configuration of a resource manager: apiVersion is "xxx`, `kind is "x"`}},
 		"without a kind": {"controllers: {}", nil, cli.ExitRefused, []string{"no configuration of a resource manager"}},
-		"an anchor":      {ofShoot + "controllers: &a {}", nil, cli.ExitRefused, []string{"controllers: Forbidden: anchors and aliases are not supported (line 4)"}},
+		"an anchor": {ofShoot + "controllers: &a {}", nil, cli.ExitRefused,
+			[]string{"controllers: Forbidden: anchors and aliases are not supported (line 4)"}},
 		"an unknown key": {
 			ofShoot + "controllers:\n  tokenRequester: {enabled: true}\n", nil, cli.ExitRefused,
 			[]string{`controllers.tokenRequester: Forbidden: unknown key (line 5); the nearest known one is "tokenRequestor"`},
@@ -591,7 +615,8 @@ func TestWhatIsRefused(t *testing.T) {
 			[]string{`logLevel: Duplicate value: "logLevel": the key is there more than once (line 5)`},
 		},
 		"what a hub refuses": {
-			ofShoot + "controllers:\n  garbageCollector:\n    enabled: true\n    syncPeriod: 5s\n  managedResource:\n    concurrentSyncs: -1\n" +
+			ofShoot + "controllers:\n  garbageCollector:\n    enabled: true\n    syncPeriod: 5s\n  managedResource:\n    " +
+				"concurrentSyncs: -1\n" +
 				"  resourceClass: " + `"a/b"` + "\nlogLevel: warn\n", nil, cli.ExitRefused,
 			[]string{
 				`controllers.garbageCollector.syncPeriod: Invalid value: "5s": must be at least 15s (line 7)`,
@@ -605,19 +630,23 @@ func TestWhatIsRefused(t *testing.T) {
 			[]string{`controllers.garbageCollector.syncPeriod: Invalid value: "5s": must be at least 15s (line 4)`},
 		},
 		"what a hub refuses of a TargetCluster": {
-			ofShoot + "controllers: {node: {enabled: true, concurrentSyncs: 0}}", []string{"--target-cluster", "a"}, cli.ExitRefused,
+			ofShoot + "controllers: {node: {enabled: true, concurrentSyncs: 0}}", []string{"--target-cluster", "a"},
+			cli.ExitRefused,
 			[]string{`controllers.node.concurrentSyncs: Invalid value: 0: must be between 1 and 100 (line 4)`},
 		},
 		"Machines of another namespace": {
-			ofShoot + "controllers: {csrApprover: {enabled: true, machineNamespace: b}}", []string{"--target-cluster", "a"}, cli.ExitRefused,
-			[]string{`controllers.csrApprover.machineNamespace: Invalid value: "b": must be that of the target's registration (shoot--foo--a), or empty (line 4)`},
+			ofShoot + "controllers: {csrApprover: {enabled: true, machineNamespace: b}}", []string{"--target-cluster", "a"},
+			cli.ExitRefused,
+			[]string{`controllers.csrApprover.machineNamespace: Invalid value: "b": must be that of the target's ` +
+				`registration (shoot--foo--a), or empty (line 4)`},
 		},
 		"Machines of no namespace": {
 			ofShoot + `controllers: {csrApprover: {enabled: true, machineNamespace: ""}}`, nil, cli.ExitRefused,
 			[]string{`controllers.csrApprover.machineNamespace: Forbidden: must not be empty`, "(line 4)"},
 		},
 		"an old and a new name": {
-			ofShoot + "controllers:\n  node: {}\n  nodeCriticalComponents: {}\n  kubeletCSRApprover: {}\n  csrApprover: {}", nil, cli.ExitRefused,
+			ofShoot + "controllers:\n  node: {}\n  nodeCriticalComponents: {}\n  kubeletCSRApprover: {}\n  csrApprover: {}", nil,
+			cli.ExitRefused,
 			[]string{
 				"controllers.node: Forbidden: this is the old name of controllers.nodeCriticalComponents", "(line 5)",
 				"controllers.kubeletCSRApprover: Forbidden: this is the old name of controllers.csrApprover", "(line 7)",
@@ -625,21 +654,30 @@ func TestWhatIsRefused(t *testing.T) {
 		},
 		"D-1 both names of the token invalidator that differ": {
 			ofShoot + "controllers: {tokenInvalidator: {enabled: true}, tokenValidator: {enabled: false}}", nil, cli.ExitRefused,
-			[]string{"controllers.tokenValidator: Forbidden: this is another name of controllers.tokenInvalidator, which says something else (line 4)"},
+			[]string{"controllers.tokenValidator: Forbidden: this is another name of controllers.tokenInvalidator, which " +
+				"says something else (line 4)"},
 		},
 		"a selector that cannot be": {
-			ofShoot + "controllers:\n  networkPolicy:\n    enabled: true\n    namespaceSelectors:\n    - matchExpressions: [{key: a, operator: Like}]", nil,
+			ofShoot + "controllers:\n  networkPolicy:\n    enabled: true\n    namespaceSelectors:\n    - matchExpressions: " +
+				"[{key: a, operator: Like}]", nil,
 			cli.ExitRefused, []string{"controllers.networkPolicy.namespaceSelectors: Invalid value:", "(line 7)"},
 		},
-		"a TargetCluster of the source": {head, []string{"--target-cluster", "a"}, cli.ExitRefused, []string{"that is no TargetCluster"}},
-		"the source on standby":         {head, []string{"--standby"}, cli.ExitRefused, []string{"leave --standby out"}},
-		"no file":                       {"", []string{"-f", ""}, cli.ExitUsage, []string{"--filename is required"}},
-		"a file that is not there":      {"", []string{"-f", "testdata/none.yaml"}, cli.ExitFailed, []string{"testdata/none.yaml: no such file"}},
-		"standby of a TargetCluster":    {ofShoot, []string{"--target-cluster", "a", "--standby"}, cli.ExitUsage, []string{"--target-cluster is not"}},
-		"comments in JSON":              {ofShoot, []string{"--comments", "-o", "json"}, cli.ExitUsage, []string{"--comments goes with YAML"}},
-		"a name that cannot be":         {ofShoot, []string{"--target-cluster", "A_"}, cli.ExitUsage, []string{`--target-cluster "A_"`}},
-		"no namespace of the hub":       {ofShoot, []string{"--hub-namespace", ""}, cli.ExitUsage, []string{"--hub-namespace must not be empty"}},
-		"a format that there is not":    {ofShoot, []string{"-o", "xml"}, cli.ExitUsage, []string{"must be one of yaml, json, name"}},
+		"a TargetCluster of the source": {head, []string{"--target-cluster", "a"}, cli.ExitRefused,
+			[]string{"that is no TargetCluster"}},
+		"the source on standby": {head, []string{"--standby"}, cli.ExitRefused, []string{"leave --standby out"}},
+		"no file":               {"", []string{"-f", ""}, cli.ExitUsage, []string{"--filename is required"}},
+		"a file that is not there": {"", []string{"-f", "testdata/none.yaml"}, cli.ExitFailed,
+			[]string{"testdata/none.yaml: no such file"}},
+		"standby of a TargetCluster": {ofShoot, []string{"--target-cluster", "a", "--standby"}, cli.ExitUsage,
+			[]string{"--target-cluster is not"}},
+		"comments in JSON": {ofShoot, []string{"--comments", "-o", "json"}, cli.ExitUsage,
+			[]string{"--comments goes with YAML"}},
+		"a name that cannot be": {ofShoot, []string{"--target-cluster", "A_"}, cli.ExitUsage,
+			[]string{`--target-cluster "A_"`}},
+		"no namespace of the hub": {ofShoot, []string{"--hub-namespace", ""}, cli.ExitUsage,
+			[]string{"--hub-namespace must not be empty"}},
+		"a format that there is not": {ofShoot, []string{"-o", "xml"}, cli.ExitUsage,
+			[]string{"must be one of yaml, json, name"}},
 		"a thousand faults": {
 			ofShoot + "webhooks: {" + strings.Join(thousand(), ", ") + "}", nil, cli.ExitRefused, []string{"and 980 more"},
 		},
@@ -675,7 +713,8 @@ func FuzzConvert(f *testing.F) {
 		}
 		f.Add(seed)
 	}
-	f.Add([]byte(ofShoot + "controllers: {node: {enabled: true}, networkPolicy: {enabled: true, namespaceSelectors: [{}]}}"))
+	f.Add([]byte(ofShoot +
+		"controllers: {node: {enabled: true}, networkPolicy: {enabled: true, namespaceSelectors: [{}]}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, o := range []options{
 			{HubNamespace: "trellis"}, {HubNamespace: "trellis", Standby: true}, {Namespace: "a", TargetCluster: "b"},

@@ -10,16 +10,17 @@
 //
 // # How it works
 //
-// A converter writes keys into a document, each with the key that it comes from, and notes: what became of a key that has
-// no equivalent, where both have different defaults, and what has to be done besides. The result is then read as a hub
-// reads it. What the hub refuses is an error about the key of the resource manager's file, with its line.
+// A converter writes keys into a document, each with the key that it comes from, and notes: what became of a key that
+// has no equivalent, where both have different defaults, and what has to be done besides. The result is then read as a
+// hub reads it. What the hub refuses is an error about the key of the resource manager's file, with its line.
 //
 // # Trade-offs
 //
-// "The same effect" is that of one resource manager on its target. Where the same key would have another effect in a hub,
-// because that serves many targets or follows watches, the hub's default is taken, and a note says so: workers, the sync
-// period, alwaysUpdate, the limits of the connection to the source. A note names what to write for the literal value.
+// "The same effect" is that of one resource manager on its target. Where the same key would have another effect in a
+// hub, because that serves many targets or follows watches, the hub's default is taken, and a note says so: workers,
+// the sync period, alwaysUpdate, the limits of the connection to the source. A note names what to write for the literal
+// value.
 //
-// Controllers that are off are left out of a class, since the rights of the hub follow from what a class mentions. For a
-// TargetCluster every controller is written, so that the class does not matter.
+// Controllers that are off are left out of a class, since the rights of the hub follow from what a class mentions. For
+// a TargetCluster every controller is written, so that the class does not matter.
 package convert

@@ -11,8 +11,8 @@ const (
 	grmKind       = "ResourceManagerConfiguration"
 )
 
-// configuration is that of a resource manager, of today's version and of older ones. A field is nil if the file does not
-// say anything.
+// configuration is that of a resource manager, of today's version and of older ones. A field is nil if the file does
+// not say anything.
 type configuration struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -13,7 +13,7 @@
 //
 // Of what controllers do in targets (access Secrets, CertificateSigningRequests, Nodes, network policies, garbage), why
 // says what they would do now. The judgement is that of the packages of the controllers, each of which has a function
-// Explain for it; here are only what stops all of them, their settings, and how it is told.
+// Explain for it; here are only what stops all of them, their settings, and the output.
 //
 // events lists the events about one ManagedResource or TargetCluster, the latest last.
 package explain

@@ -58,8 +58,8 @@ type Forgetter interface {
 	Forget(cluster clustercache.ClusterKey)
 }
 
-// Engager is a Reconciler that is told of each target before its first run there, and again after it was told to forget
-// it.
+// Engager is a Reconciler whose Engage is called for each target before its first run there, and again after Forget was
+// called.
 type Engager interface {
 	Engage(status clustercache.Status)
 }

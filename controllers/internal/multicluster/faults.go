@@ -16,8 +16,8 @@ import (
 // faultPause is the time after which a fault is reported again. API servers keep events for an hour by default.
 const faultPause = 30 * time.Minute
 
-// Faults reports on TargetClusters what keeps a reconciler from its work and does not go away by itself: that it lacks a
-// right, that an answer exceeds a bound, or one of some errors of its own. Each of these is reported once in half an
+// Faults reports on TargetClusters what keeps a reconciler from its work and does not go away by itself: that it lacks
+// a right, that an answer exceeds a bound, or one of some errors of its own. Each of these is reported once in half an
 // hour for a target, whatever its text says: that has names and messages of the target, which may differ each time.
 type Faults struct {
 	clock          clock.PassiveClock

@@ -10,9 +10,10 @@
 //
 // To clients it is a kube-apiserver: discovery, get, list by page and of the past, watches with bookmarks and streamed
 // lists, every kind of write with dry runs and preconditions, finalizers, deletion of collections, the subresources
-// status, token and finalize, reviews of oneself and of tokens, metadata alone, and errors in the words of the real one. Package
-// kinds decides what is served and what a write makes of an object; package storage keeps the objects; this package is
-// what lies between them and HTTP. The table of package conformance compares it with a real server, request by request.
+// status, token and finalize, reviews of oneself and of tokens, metadata alone, and errors in the words of the real
+// one. Package kinds decides what is served and what a write makes of an object; package storage keeps the objects;
+// this package is what lies between them and HTTP. The table of package conformance compares it with a real server,
+// request by request.
 //
 // Answers are JSON or YAML. Protobuf is read, for typed clients write nothing else, but written for the metadata of one
 // object alone, which clients of metadata prefer in answers and watches: who accepts nothing else for a whole object or

@@ -33,11 +33,13 @@ var switchedOn = []switched{
 	{name: "garbage-collector", setting: "garbageCollector: {enabled: true}"},
 	{"token-requestor", "tokenRequestor: {enabled: true}", "create", "serviceaccounts/token", populatedAccesses, 0},
 	{name: "csr-approver", setting: "csrApprover: {enabled: true}"},
-	{"node-agent-reconciliation-delay", "nodeAgentReconciliationDelay: {enabled: true}", "patch", "nodes", populatedNodes, 0},
+	{"node-agent-reconciliation-delay", "nodeAgentReconciliationDelay: {enabled: true}", "patch", "nodes", populatedNodes,
+		0},
 	// The one before has left its watch: the nodes are watched once for both.
 	{"node-critical-components", "nodeCriticalComponents: {enabled: true}", "patch", "nodes", waitingNodes, 0},
 	// Targets here have no Istio, and thus neither VirtualServices nor Gateways.
-	{"networkpolicy", "networkPolicy: {enabled: true}", "create", "networkpolicies.networking.k8s.io", 2 * populatedServices, 2},
+	{"networkpolicy", "networkPolicy: {enabled: true}", "create", "networkpolicies.networking.k8s.io",
+		2 * populatedServices, 2},
 }
 
 // collecting is the time between two passes of the garbage collector by default.
@@ -217,12 +219,16 @@ func judgeControllers(step *figures.Step, counts journal.Counts, targets int, le
 		step.Add("passes of the garbage collector: lists of "+kind, n, "").
 			Holds(fmt.Sprintf("<= %.0f", passes), n <= passes).Strictly()
 	}
-	// A pass asks which kinds there are, and once more for each that is not there.
-	const perPass = 6
+	// A pass asks which kinds there are, and once more for each that is not there. Kinds that targets may lack are looked
+	// for once a minute, and a few times more in the first one.
+	const perPass, inFirstMinute = 6, 3
+	absent := 0
+	for _, controller := range switchedOn {
+		absent += controller.absent
+	}
 	n := float64(counts.Where(discovery).Sum().Requests)
-	// No property yet: a watch of a kind that is not there asks for it every other second.
-	step.Add("passes of the garbage collector: discovery", n, "").
-		Holds(fmt.Sprintf("<= %.0f", perPass*passes), n <= perPass*passes)
+	looks := perPass*passes + float64(targets)*float64(absent)*(inFirstMinute+length.Minutes())
+	step.Add("kinds that targets have: discovery", n, "").Holds(fmt.Sprintf("<= %.0f", looks), n <= looks).Strictly()
 
 	most := float64(targets * populatedAccesses)
 	n = float64(counts.Where(review).Sum().Requests)

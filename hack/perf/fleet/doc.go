@@ -1,10 +1,10 @@
-// Package fleet measures one hub with as many targets as the machine takes: what it costs to bring everything to them, to keep
-// it there while nothing happens, how quick it is, and what rotations, outages and restarts do to it. The figures stand beside
-// the goals of the project.
+// Package fleet measures one hub with as many targets as the machine takes: what it costs to bring everything to them,
+// to keep it there while nothing happens, how quick it is, and what rotations, outages and restarts do to it. The
+// figures stand beside the goals of the project.
 //
-// How it works: a run is a row of steps on one rig, each of which adds figures to the report. The source is filled before the
-// hub starts, so that filling is not what is measured. What is a matter of time is shown as held or missed; what must hold on
-// any machine, such as no write while nothing happens, breaks the run.
+// How it works: a run is a row of steps on one rig, each of which adds figures to the report. The source is filled
+// before the hub starts, so that filling is not what is measured. What is a matter of time is shown as held or missed;
+// what must hold on any machine, such as no write while nothing happens, breaks the run.
 //
 //	fill      the source gets everything, by many writers, without a hub
 //	apply     the hub starts and brings it to the targets

@@ -66,7 +66,8 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 		}
 		return nil
 	})
-	flags.BoolVar(&o.Controllers, "controllers", false, "fill the targets for the controllers that work in them, and add the step controllers")
+	flags.BoolVar(&o.Controllers, "controllers", false,
+		"fill the targets for the controllers that work in them, and add the step controllers")
 	flags.DurationVar(&o.Window, "window", time.Minute, "length of a measurement of drift")
 	flags.DurationVar(&o.Rest, "rest", 3*time.Minute, "length of a measurement of rest")
 	flags.IntVar(&o.Struck, "struck", 30, "percent of the targets that hang, and that vanish in the outage")
@@ -196,7 +197,8 @@ func begin(ctx context.Context, root string, o Options, report *figures.Report) 
 			return nil, nil, err
 		}
 	}
-	if r.Rig, err = rig.Start(ctx, rig.Options{Root: root, Results: rig.Results(root), Fleet: simulated, Progress: os.Stderr}); err != nil {
+	if r.Rig, err = rig.Start(ctx,
+		rig.Options{Root: root, Results: rig.Results(root), Fleet: simulated, Progress: os.Stderr}); err != nil {
 		return nil, nil, err
 	}
 	r.targets = r.Fleet.Targets()

@@ -77,9 +77,12 @@ func TestRestWithControllersIsJudged(t *testing.T) {
 		counts journal.Counts
 		want   []string
 	}{
-		{"passes of the garbage collector", with(count("get", "/apis", 200, targets), count("get", "/api", 200, targets)), nil},
-		{"first looks at tokens", with(count("create", "tokenreviews.authentication.k8s.io", 201, targets*populatedAccesses)), nil},
-		{"looks all the time", with(count("create", "tokenreviews.authentication.k8s.io", 201, targets*populatedAccesses+1)), []string{"reviews"}},
+		{"passes of the garbage collector", with(count("get", "/apis", 200, targets), count("get", "/api", 200, targets)),
+			nil},
+		{"first looks at tokens", with(count("create", "tokenreviews.authentication.k8s.io", 201, targets*populatedAccesses)),
+			nil},
+		{"looks all the time", with(count("create", "tokenreviews.authentication.k8s.io", 201, targets*populatedAccesses+1)),
+			[]string{"reviews"}},
 		{"passes all the time", with(count("list", "configmaps", 200, targets)), []string{"lists of configmaps"}},
 		{"a write", with(count("patch", "nodes", 200, 1)), []string{"writes to targets"}},
 		{"a token", with(count("create", "serviceaccounts/token", 201, 1)), []string{"tokens requested"}},

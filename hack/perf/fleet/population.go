@@ -18,7 +18,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// How many there are in each target for the controllers that work there, but for access Secrets, which are in the source.
+// How many there are in each target for the controllers that work there, but for access Secrets, which are in the
+// source.
 const (
 	populatedNodes    = 5
 	waitingNodes      = 1 // of these, have the taint

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	controlplane.VerifyTestMain(m)
 }
 
-// TestQuickly goes through all steps with a handful of targets. Times and sizes mean nothing then, so their goals do not count;
-// that nothing is written, asked or lost where nothing should be does.
+// TestQuickly goes through all steps with a handful of targets. Times and sizes mean nothing then, so their goals do
+// not count; that nothing is written, asked or lost where nothing should be does.
 func TestQuickly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane, skipped by -short")
@@ -46,8 +46,8 @@ func TestQuickly(t *testing.T) {
 	}
 }
 
-// TestControllersQuickly goes through the step of controllers with a handful of targets. What they take means nothing then; that
-// they do what there is to do, and nothing after that but what there is a timer for, does.
+// TestControllersQuickly goes through the step of controllers with a handful of targets. What they take means nothing
+// then; that they do what there is to do, and nothing after that but what there is a timer for, does.
 func TestControllersQuickly(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane, skipped by -short")
@@ -57,7 +57,8 @@ func TestControllersQuickly(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	report := figures.NewReport("fleet", nil)
 	err = fleet.Run(t.Context(), root, fleet.Options{
-		Targets: 4, Objects: 60, Steps: []string{"controllers"}, Rest: 10 * time.Second, Patience: 5 * time.Minute, Limit: 15 * time.Minute,
+		Targets: 4, Objects: 60, Steps: []string{"controllers"}, Rest: 10 * time.Second, Patience: 5 * time.Minute,
+		Limit: 15 * time.Minute,
 	}, report)
 	var table strings.Builder
 	g.Expect(report.Print(&table)).To(Succeed())

@@ -87,8 +87,8 @@ func (r *run) restart(ctx context.Context, step *figures.Step) error {
 	return profiled()
 }
 
-// scrapes is the pause between two looks at the metrics of the hub. Of a thousand targets they are megabytes, which takes time of the
-// processors that are measured.
+// scrapes is the pause between two looks at the metrics of the hub. Of a thousand targets they are megabytes, which
+// takes time of the processors that are measured.
 func (r *run) scrapes() time.Duration {
 	return 200*time.Millisecond + time.Duration(len(r.targets))*2*time.Millisecond
 }
@@ -101,8 +101,9 @@ func (r *run) awaitConnected(ctx context.Context) error {
 	})
 }
 
-// awaitWatches waits until all watches are synced and no more of them come, and returns when the last one was. There may be
-// fewer than before: what is needed for a while only, such as Pods of workloads that roll out, is not watched again.
+// awaitWatches waits until all watches are synced and no more of them come, and returns when the last one was. There
+// may be fewer than before: what is needed for a while only, such as Pods of workloads that roll out, is not watched
+// again.
 func (r *run) awaitWatches(ctx context.Context, before float64) (last time.Time, err error) {
 	const short, long = 3 * time.Second, 30 * time.Second
 	known := 0.0

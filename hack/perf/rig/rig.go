@@ -24,8 +24,8 @@ import (
 // ByHub tells what the hub wrote by its user agent.
 var ByHub = journal.ByUserAgent("trellis")
 
-// config is that of the hub as it ships, and with profiles, which cost nothing until somebody asks for one. Nothing else may be
-// in it: what is measured is what operators get. Sections that it does not have may be added.
+// config is that of the hub as it ships, and with profiles, which cost nothing until somebody asks for one. Nothing
+// else may be in it: what is measured is what operators get. Sections that it does not have may be added.
 const config = `
 apiVersion: config.hub.gardener.cloud/v1alpha1
 kind: HubConfiguration
@@ -38,26 +38,30 @@ classes:
   target: {type: Namespace}
 `
 
-// startPatience is how long a hub may take to become ready: with a thousand targets, it reads tens of thousands of objects first.
+// startPatience is how long a hub may take to become ready: with a thousand targets, it reads tens of thousands of
+// objects first.
 const startPatience = 10 * time.Minute
 
-// etcdQuota has room for a thousand targets with all versions of five minutes, and for a hundred thousand foreign Secrets.
+// etcdQuota has room for a thousand targets with all versions of five minutes, and for a hundred thousand foreign
+// Secrets.
 const etcdQuota = 8 << 30
 
-// sourceShare leaves the machine to the hub, as a source does that has one of its own. With 20,000 ManagedResources a collection of its
-// heap takes the processors for seconds, so it is to be seldom. Without the limit, a roll-out took 24 GiB of memory, and the machine
-// stood still. A source that gives way (nice) or has one processor makes the hub wait for it, which is worse.
+// sourceShare leaves the machine to the hub, as a source does that has one of its own. With 20,000 ManagedResources a
+// collection of its heap takes the processors for seconds, so it is to be seldom. Without the limit, a roll-out took 24
+// GiB of memory, and the machine stood still. A source that gives way (nice) or has one processor makes the hub wait
+// for it, which is worse.
 var sourceShare = controlplane.Share{HeapGrowth: 300, MemoryLimit: 7 << 30, TraceCollections: true}
 
-// unchecked keeps the source's API server from comparing its caches with etcd, as it does by default every five to seven minutes: it reads and
-// decodes everything for that, which with 20,000 ManagedResources and Secrets is work for the processors of the hub at a moment of its own choice.
+// unchecked keeps the source's API server from comparing its caches with etcd, as it does by default every five to
+// seven minutes: it reads and decodes everything for that, which with 20,000 ManagedResources and Secrets is work for
+// the processors of the hub at a moment of its own choice.
 const unchecked = "--feature-gates=DetectCacheInconsistency=false"
 
 // profiled has the source's API server serve profiles, and collect its garbage when it is asked to.
 const profiled = "--profiling=true"
 
-// history is how many writes the journal of a target remembers: more than any trial makes, for a verdict about a part of them is
-// none. Room is taken only for what is written.
+// history is how many writes the journal of a target remembers: more than any trial makes, for a verdict about a part
+// of them is none. Room is taken only for what is written.
 const history = 1 << 17
 
 // Options of a Rig.
@@ -204,8 +208,8 @@ func (r *Rig) StartBeside(ctx context.Context, sections string) (*testbed.Proces
 	return testbed.StartProcess(ctx, r.binary, dir, r.Source, r.config(sections), r.environment()...)
 }
 
-// Replica starts a further hub with the same configuration and returns when it is ready. Its user agent is AgentOf its name, by
-// which targets tell it from others. Whoever starts it stops it.
+// Replica starts a further hub with the same configuration and returns when it is ready. Its user agent is AgentOf its
+// name, by which targets tell it from others. Whoever starts it stops it.
 func (r *Rig) Replica(ctx context.Context, name string) (*testbed.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -262,7 +266,8 @@ func (r *Rig) Say(format string, args ...any) {
 	fmt.Fprintf(r.options.Progress, "%7.1fs  load %s  %s\n", time.Since(r.began).Seconds(), figures.LoadOfMinute(figures.Load()), fmt.Sprintf(format, args...))
 }
 
-// Until waits for something that nobody tells, looking every so often, and says what it waits for when its patience ends.
+// Until waits for something that nobody tells, looking every so often, and says what it waits for when its patience
+// ends.
 func (r *Rig) Until(ctx context.Context, patience, every time.Duration, what string, done func() (bool, error)) error {
 	began, said := time.Now(), time.Now()
 	for {
@@ -303,8 +308,8 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// files makes sure that this process and the hub may open as many files as they will: a listener and two connections for each
-// target here, and a connection there.
+// files makes sure that this process and the hub may open as many files as they will: a listener and two connections
+// for each target here, and a connection there.
 func files(targets int) error {
 	needed := uint64(4*targets + 1000)
 	var limit syscall.Rlimit
