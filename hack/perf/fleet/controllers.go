@@ -40,6 +40,36 @@ var switchedOn = []switched{
 	// Targets here have no Istio, and thus neither VirtualServices nor Gateways.
 	{"networkpolicy", "networkPolicy: {enabled: true}", "create", "networkpolicies.networking.k8s.io",
 		2 * populatedServices, 2},
+	{name: "token-invalidator", setting: "tokenInvalidator: {enabled: true}"},
+	{name: "node-high-availability", setting: "nodeHighAvailability: {enabled: true}"},
+	// Nor do they have DestinationRules and EnvoyFilters.
+	{name: "istio-cluster-configuration", setting: "istioClusterConfiguration: {enabled: true}", absent: 2},
+	{name: "stale-pods", setting: "stalePods: {enabled: true}", verb: "list", resource: "pods", least: 1},
+	{name: "care", setting: "care: {enabled: true}", verb: "list", resource: webhookKinds[0], least: 1},
+}
+
+// looking is the time between two looks of the controllers that look at targets in periods, by default.
+const looking = time.Minute
+
+// webhookKinds are the configurations of webhooks.
+var webhookKinds = []string{
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io",
+	"validatingwebhookconfigurations.admissionregistration.k8s.io",
+}
+
+// poll is what a look at a target asks for, and at most how often.
+type poll struct {
+	verb, resource string
+	most           int
+}
+
+// polls are all of them.
+var polls = []poll{
+	{"list", "pods", 1},
+	{"list", webhookKinds[0], 1},
+	{"list", webhookKinds[1], 1},
+	{"list", "customresourcedefinitions.apiextensions.k8s.io", 1},
+	{"get", "configmaps", 2},
 }
 
 // collecting is the time between two passes of the garbage collector by default.
@@ -206,18 +236,32 @@ var collected = []string{
 }
 
 // judgeControllers judges what a hub asks of populated targets for a time in which nothing happens. There are timers
-// for passes of the garbage collector, and, after a start, for a first look at tokens that are not due.
+// for passes of the garbage collector and looks at targets, and, after a start, for a first look at tokens that are
+// not due.
 func judgeControllers(step *figures.Step, counts journal.Counts, targets int, length time.Duration) {
 	step.Add("writes to targets", float64(counts.Writes().Sum().Requests), "").Exactly(0).Strictly()
 	tokens := func(c journal.Count) bool { return c.Verb == "create" && c.Resource == "serviceaccounts/token" }
 	step.Add("tokens requested", float64(counts.Where(tokens).Sum().Requests), "").Exactly(0).Strictly()
 
 	passes := float64(targets) * (1 + length.Hours()/collecting.Hours())
+	periods := float64(targets) * (2 + float64(length/looking))
 	for _, kind := range collected {
 		listed := counts.Where(func(c journal.Count) bool { return c.Verb == "list" && c.Resource == kind })
-		n := float64(listed.Sum().Requests)
+		n, most := float64(listed.Sum().Requests), passes
+		if kind == "pods" { // stale ones are looked for as well
+			most += periods
+		}
 		step.Add("passes of the garbage collector: lists of "+kind, n, "").
-			Holds(fmt.Sprintf("<= %.0f", passes), n <= passes).Strictly()
+			Holds(fmt.Sprintf("<= %.0f", most), n <= most).Strictly()
+	}
+	for _, poll := range polls {
+		asked := counts.Where(func(c journal.Count) bool { return c.Verb == poll.verb && c.Resource == poll.resource })
+		n, most := float64(asked.Sum().Requests), periods*float64(poll.most)
+		if poll.resource == "pods" {
+			continue // see above
+		}
+		step.Add("looks at targets: "+poll.verb+" "+poll.resource, n, "").
+			Holds(fmt.Sprintf("<= %.0f", most), n <= most).Strictly()
 	}
 	// A pass asks which kinds there are, and once more for each that is not there. Kinds that targets may lack are looked
 	// for once a minute, and a few times more in the first one.
@@ -227,8 +271,8 @@ func judgeControllers(step *figures.Step, counts journal.Counts, targets int, le
 		absent += controller.absent
 	}
 	n := float64(counts.Where(discovery).Sum().Requests)
-	looks := perPass*passes + float64(targets)*float64(absent)*(inFirstMinute+length.Minutes())
-	step.Add("kinds that targets have: discovery", n, "").Holds(fmt.Sprintf("<= %.0f", looks), n <= looks).Strictly()
+	atMost := perPass*passes + float64(targets)*float64(absent)*(inFirstMinute+length.Minutes())
+	step.Add("kinds that targets have: discovery", n, "").Holds(fmt.Sprintf("<= %.0f", atMost), n <= atMost).Strictly()
 
 	most := float64(targets * populatedAccesses)
 	n = float64(counts.Where(review).Sum().Requests)
@@ -239,7 +283,9 @@ func judgeControllers(step *figures.Step, counts journal.Counts, targets int, le
 
 	others := counts.Where(func(c journal.Count) bool {
 		pass := c.Verb == "list" && slices.Contains(collected, c.Resource)
-		return !probe(c) && !pass && !discovery(c) && !review(c) && !tokenElsewhere(c) && !tokens(c) && c.Verb != "watch"
+		polled := slices.ContainsFunc(polls, func(p poll) bool { return c.Verb == p.verb && c.Resource == p.resource })
+		return !probe(c) && !pass && !polled && !discovery(c) && !review(c) && !tokenElsewhere(c) && !tokens(c) &&
+			c.Verb != "watch"
 	})
 	others = others.Where(func(c journal.Count) bool { return len(journal.Counts{c}.Writes()) == 0 })
 	goal := "0"
