@@ -280,21 +280,27 @@ func TestSituations(t *testing.T) {
 			widen()
 			expectOver(t, alert, labels)
 		},
-		// More targets that take a request a second than the class has workers, those that wait for slow targets included.
+		// As many runs wait for slow targets as the class may have under way, and one more target has something to do.
 		"TrellisQueueWait": func(t *testing.T, alert string) {
+			const workers = 50 // of a class with concurrentSyncs: 1
 			labels := map[string]string{"class": "slow"}
-			var crowd []*target
-			for i := range 12 {
-				to := newTarget(t, fmt.Sprintf("slow-%d", i), long)
-				to.serve(t, "slow")
-				to.limit(t, 1)
-				crowd = append(crowd, to)
+			late := newTarget(t, "late", long)
+			late.serve(t, "slow")
+			slow := make([]*target, workers)
+			for i := range slow {
+				slow[i] = newTarget(t, fmt.Sprintf("slow-%d", i), long)
+				slow[i].serve(t, "slow")
+				slow[i].limit(t, 1)
 			}
-			for _, to := range crowd {
-				to.applyAs(t, "slow", "slow", to.configMaps("slow", 150)...)
+			for _, to := range slow {
+				to.applyAs(t, "slow", "slow", to.configMaps("slow", 450)...) // seven minutes and a half
 			}
+			g := NewWithT(t)
+			busy := `max(controller_runtime_active_workers{controller="managedresource-slow"})`
+			g.Eventually(func(g Gomega) { g.Expect(value(g, busy)).To(BeNumerically("==", workers)) }).Should(Succeed())
+			late.applyAs(t, "slow", "late", late.configMaps("late", 1)...)
 			expectFiring(t, alert, labels)
-			for _, to := range crowd {
+			for _, to := range slow {
 				to.limit(t, 0)
 			}
 			expectOver(t, alert, labels)
