@@ -153,6 +153,12 @@ func (r *run) switchedTo(ctx context.Context, controllers int) (held, error) {
 	if err != nil {
 		return held{}, err
 	}
+	profiled := r.write(fmt.Sprintf("controllers-%d-heap.pprof", controllers), func() ([]byte, error) {
+		return r.Hub.HeapProfile(ctx)
+	})
+	if err := profiled(); err != nil {
+		return held{}, err
+	}
 	watched, err := r.sum(ctx, watches, map[string]string{"state": "synced"})
 	return held{resources, watched}, err
 }
