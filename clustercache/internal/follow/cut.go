@@ -2,8 +2,10 @@ package follow
 
 import (
 	"bytes"
+	"fmt"
 	"sync"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -51,6 +53,32 @@ func fieldsOfObject(paths [][]string) *fields {
 		}
 	}
 	return object
+}
+
+// shared are the fields of events and objects by their paths. Targets are watched for the same ones, and no code
+// asks for more sets of paths than this holds.
+var shared = newShared(256)
+
+type eventAndObject struct{ event, object *fields }
+
+func newShared(size int) *lru.Cache[string, eventAndObject] {
+	cache, err := lru.New[string, eventAndObject](size)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	return cache
+}
+
+// sharedFields are those of events and objects, the same ones for the same paths. Nobody changes them.
+func sharedFields(paths [][]string) (event, object *fields) {
+	key := fmt.Sprintf("%q", paths)
+	if known, is := shared.Get(key); is {
+		return known.event, known.object
+	}
+	object = fieldsOfObject(paths)
+	event = fieldsOfEvent(object)
+	shared.Add(key, eventAndObject{event, object})
+	return event, object
 }
 
 // everything is a field all of which matters.

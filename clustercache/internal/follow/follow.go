@@ -126,8 +126,7 @@ func New(c Collection, sink Sink) *Follower {
 		c.Fields = [][]string{} // no more than metadata
 	}
 	if c.Fields != nil {
-		c.item = fieldsOfObject(c.Fields)
-		c.event = fieldsOfEvent(c.item)
+		c.event, c.item = sharedFields(c.Fields)
 	}
 	return &Follower{collection: c, sink: sink}
 }

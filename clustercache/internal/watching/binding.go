@@ -318,10 +318,13 @@ func (b *Binding) end(ctx context.Context, err error) error {
 	return err
 }
 
+// noList is listed while no list is under way.
+func noList(bool) {}
+
 // awaitList waits until the target may be asked for a list, if it is to be.
 func (b *Binding) awaitList(ctx context.Context) (err error) {
 	if b.connection.Lists == nil || b.follower.Listed() {
-		b.listed = func(bool) {}
+		b.listed = noList
 		return nil
 	}
 	b.listed, err = b.connection.Lists.Acquire(ctx)
@@ -457,6 +460,7 @@ func (b *Binding) Complete() {
 	b.watch.replace(b, b.listing)
 	b.listing = nil
 	b.listed(true)
+	b.listed = noList // a watch that lasts keeps nothing of it
 	b.settle(nil)
 }
 
