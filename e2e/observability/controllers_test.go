@@ -25,12 +25,12 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// controllerSituations are about controllers that work in targets. All targets are the same cluster, so each of these
-// controllers works in one of them only.
+// controllerSituations are about controllers that work in targets. Behind all targets is the same cluster, so each of
+// these controllers works in one of them only.
 var controllerSituations = map[string]func(t *testing.T, alert string){
 	// The namespace of the ServiceAccount does not exist.
 	"TrellisTokensOverdue": func(t *testing.T, alert string) {
-		to := newTarget(t, "tokenless", long)
+		to := newCluster(t, "tokenless")
 		labels := map[string]string{"target": to.label()}
 		to.control(t, `"tokenRequestor":{"enabled":true,"class":""}`)
 		secret := to.askForToken(t, "missing-"+to.name)
@@ -41,7 +41,7 @@ var controllerSituations = map[string]func(t *testing.T, alert string){
 	},
 	// There is a token of ten minutes, and the next one cannot be had.
 	"TrellisTokenExpiresNow": func(t *testing.T, alert string) {
-		to := newTarget(t, "tokens", long)
+		to := newCluster(t, "tokens")
 		labels := map[string]string{"target": to.label()}
 		to.control(t, `"tokenRequestor":{"enabled":true,"class":""}`)
 		secret := to.askForToken(t, to.namespace)
@@ -59,7 +59,7 @@ var controllerSituations = map[string]func(t *testing.T, alert string){
 	},
 	// Nobody but nodes may ask for the certificate of one.
 	"TrellisCertificatesDenied": func(t *testing.T, alert string) {
-		to := newTarget(t, "certificates", long)
+		to := newCluster(t, "certificates")
 		labels := map[string]string{"target": to.label()}
 		to.control(t, `"csrApprover":{"enabled":true,"withoutMachines":true}`)
 		g := NewWithT(t)
@@ -73,7 +73,7 @@ var controllerSituations = map[string]func(t *testing.T, alert string){
 	},
 	// Not everything can be listed that may refer to a ConfigMap.
 	"TrellisGarbageCollectionBlocked": func(t *testing.T, alert string) {
-		to := newTarget(t, "garbage", long)
+		to := newCluster(t, "garbage")
 		labels := map[string]string{"target": to.label()}
 		narrow, widen := to.narrowAccess(t)
 		to.register(t, narrow)
@@ -84,7 +84,7 @@ var controllerSituations = map[string]func(t *testing.T, alert string){
 	},
 	// A DaemonSet that nobody rolls out.
 	"TrellisNodesWaitForCriticalComponents": func(t *testing.T, alert string) {
-		to := newTarget(t, "nodes", long)
+		to := newCluster(t, "nodes")
 		labels := map[string]string{"target": to.label()}
 		g, ctx := NewWithT(t), context.Background()
 		const critical = "node.gardener.cloud/critical-component"
@@ -120,7 +120,7 @@ var controllerSituations = map[string]func(t *testing.T, alert string){
 	},
 	// A selector that is none.
 	"TrellisNetworkPoliciesFailing": func(t *testing.T, alert string) {
-		to := newTarget(t, "policies", long)
+		to := newCluster(t, "policies")
 		labels := map[string]string{"target": to.label()}
 		g, ctx := NewWithT(t), context.Background()
 		const annotation = "networking.resources.gardener.cloud/namespace-selectors"

@@ -5,6 +5,7 @@ package observability
 import (
 	"context"
 	"fmt"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -70,6 +71,7 @@ var (
 	began          time.Time
 	waysMu         sync.Mutex
 	ways           []*proxy // of all targets
+	disguises      []*httptest.Server
 )
 
 func TestMain(m *testing.M) {
@@ -134,6 +136,10 @@ func play(m *testing.M) (int, error) {
 	for _, way := range ways {
 		way.stop()
 	}
+	for _, server := range disguises {
+		server.CloseClientConnections()
+		server.Close()
+	}
 	if code != 0 {
 		fmt.Fprintf(os.Stderr, "the log of the hub ends with:\n%s\n", hub.LogTail())
 	}
@@ -153,6 +159,7 @@ func startHub(ctx context.Context, config string) (*testbed.Process, error) {
 type target struct {
 	namespace, name string
 	way             *proxy
+	authority       []byte // of the certificate at the end of the way, if it is not the cluster's
 }
 
 // newTarget registers a target and waits until it is connected.
@@ -160,8 +167,16 @@ func newTarget(t *testing.T, name string, lifetime time.Duration) *target {
 	t.Helper()
 	to := prepareTarget(t, name)
 	to.create(t, to.access(t, "first", lifetime))
-	NewWithT(t).Eventually(func(g Gomega) { g.Expect(value(g, `max(trellis_target_up{target="`+to.label()+`"})`)).To(Equal(1.0)) }).Should(Succeed())
+	to.awaitConnected(t)
 	return to
+}
+
+// awaitConnected waits until the target is connected.
+func (to *target) awaitConnected(t *testing.T) {
+	t.Helper()
+	NewWithT(t).Eventually(func(g Gomega) {
+		g.Expect(value(g, `max(trellis_target_up{target="`+to.label()+`"})`)).To(Equal(1.0))
+	}).Should(Succeed())
 }
 
 // prepareTarget prepares all but the registration.
@@ -204,11 +219,7 @@ func (to *target) access(t *testing.T, name string, lifetime time.Duration) []by
 	g := NewWithT(t)
 	kubeconfig, err := home.Access(context.Background(), to.name+"-"+name, lifetime)
 	g.Expect(err).NotTo(HaveOccurred())
-	return testbed.Rewrite(kubeconfig, func(config *testbed.KubeConfig) {
-		for _, c := range config.Clusters {
-			c.Server = "https://" + to.way.listener.Addr().String()
-		}
-	})
+	return to.lead(kubeconfig)
 }
 
 // narrowAccess is a kubeconfig with all rights except reading ConfigMaps, until they are extended.
@@ -233,12 +244,7 @@ func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 		},
 	})).To(Succeed())
 	g.Expect(home.Client.Create(ctx, bind(name))).To(Succeed())
-	kubeconfig = testbed.Rewrite(kubeconfig, func(config *testbed.KubeConfig) {
-		for _, c := range config.Clusters {
-			c.Server = "https://" + to.way.listener.Addr().String()
-		}
-	})
-	return kubeconfig, func() { g.Expect(home.Client.Create(ctx, bind("cluster-admin"))).To(Succeed()) }
+	return to.lead(kubeconfig), func() { g.Expect(home.Client.Create(ctx, bind("cluster-admin"))).To(Succeed()) }
 }
 
 // register changes the registration.
