@@ -21,7 +21,7 @@ func newSettings(_ context.Context, t *term) (controller, error) {
 	return controller{start: func(ctx context.Context) error {
 		var work sync.WaitGroup
 		defer work.Wait()
-		if err := t.Settings.FollowControllers(ctx, &work, t.reportFaults); err != nil && ctx.Err() == nil {
+		if err := t.Settings.FollowFaults(ctx, &work, t.reportFaults); err != nil && ctx.Err() == nil {
 			return err //nolint:wrapcheck // it says what was followed
 		}
 		<-ctx.Done()
