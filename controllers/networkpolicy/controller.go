@@ -273,6 +273,7 @@ func (w *run) all() time.Duration {
 		return true
 	})
 	w.controller.Enqueue(w.Key(), distinctNames(services)...)
+	return 0
 }
 
 // concernedBy returns the Services for which it matters what a namespace is like: its own ones, those whose selectors

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,13 +26,7 @@ func (b *bench) again(first *tale) *tale {
 	b.Expect(source.Client.Create(ctx, testbed.Registration(stage.home, first.Name(), first.Kubeconfig()))).To(Succeed())
 	second := &tale{b, &stage, newModel(), rand.New(rand.NewPCG(2, 0))}
 	second.model.number = 100 // its objects have other names
-	b.t.Cleanup(func() {
-		b.Expect(second.leave(context.WithoutCancel(ctx))).To(Succeed())
-		b.Eventually(func() error {
-			tc := &hubv1alpha1.TargetCluster{}
-			return source.Client.Get(context.WithoutCancel(ctx), client.ObjectKey{Namespace: stage.home, Name: first.Name()}, tc)
-		}).ShouldNot(Succeed())
-	})
+	b.t.Cleanup(func() { b.Expect(second.leave(context.WithoutCancel(ctx))).To(Succeed()) })
 	return second
 }
 
@@ -50,7 +43,7 @@ func (t *tale) duplicate() string {
 	return condition.Message
 }
 
-// apply has a ManagedResource apply a ConfigMap, and waits until it is there.
+// apply has a ManagedResource apply a ConfigMap and delete it again.
 func (t *tale) apply(name string) {
 	t.t.Helper()
 	ctx := t.t.Context()
@@ -58,14 +51,13 @@ func (t *tale) apply(name string) {
 	t.Expect(source.Client.Create(ctx, testbed.Content(t.home, name, "objects.yaml", manifest))).To(Succeed())
 	mr := testbed.ManagedResource(t.home, name, name)
 	t.Expect(source.Client.Create(ctx, mr)).To(Succeed())
-	t.Eventually(func() error {
+	applied := func() error {
 		return t.Client.Get(ctx, client.ObjectKey{Namespace: t.space, Name: name}, &corev1.ConfigMap{})
-	}).Should(Succeed())
-	t.t.Cleanup(func() {
-		ctx := context.WithoutCancel(ctx)
-		t.Expect(source.Client.Delete(ctx, mr)).To(Succeed())
-		t.Eventually(func() error { return source.Client.Get(ctx, client.ObjectKeyFromObject(mr), mr) }).ShouldNot(Succeed())
-	})
+	}
+	t.Eventually(applied).Should(Succeed())
+	t.Expect(source.Client.Delete(ctx, mr)).To(Succeed())
+	t.Eventually(func() error { return source.Client.Get(ctx, client.ObjectKeyFromObject(mr), mr) }).ShouldNot(Succeed())
+	t.Expect(applied()).NotTo(Succeed())
 }
 
 // MC-4 Of two registrations of one cluster the controllers work for the first one, whatever becomes of the hub, until
@@ -85,7 +77,6 @@ func TestMC4_TwoRegistrationsOfOneCluster(t *testing.T) {
 		b.Consistently(func() error { return asked.done(t.Context(), second.stage) }, time.Second).ShouldNot(Succeed())
 		for _, call := range b.calls.to(first.host) {
 			b.Expect(call.String()).NotTo(ContainSubstring("access-101"))
-			b.Expect(strings.Contains(call.String(), second.home)).To(BeFalse(), "%s", call)
 		}
 		b.Expect(first.duplicate()).To(BeEmpty())
 		b.Expect(second.duplicate()).NotTo(BeEmpty())
