@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -28,6 +29,32 @@ func (b *bench) again(first *tale) *tale {
 	second.model.number = 100 // its objects have other names
 	b.t.Cleanup(func() { b.Expect(second.leave(context.WithoutCancel(ctx))).To(Succeed()) })
 	return second
+}
+
+// forge registers a server in another namespace that is a place, and claims to be the target of a tale.
+func (b *bench) forge(genuine *tale, by *place) *tale {
+	b.t.Helper()
+	ctx, stage := b.t.Context(), *genuine.stage
+	alias, err := testbed.StartAlias(by.RESTConfig(), b.uidOf(by), b.uidOf(genuine.place))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.t.Cleanup(alias.Stop)
+	access, err := by.Access(ctx, "forger", time.Hour)
+	b.Expect(err).NotTo(HaveOccurred())
+	stage.home = genuine.home + "-forged"
+	b.Expect(source.Client.Create(ctx, namespace(stage.home))).To(Succeed())
+	registration := testbed.Registration(stage.home, genuine.Name(), alias.Through(access))
+	b.Expect(source.Client.Create(ctx, registration)).To(Succeed())
+	forged := &tale{b, &stage, newModel(), rand.New(rand.NewPCG(3, 0))}
+	b.t.Cleanup(func() { b.Expect(forged.leave(context.WithoutCancel(ctx))).To(Succeed()) })
+	return forged
+}
+
+// uidOf is the UID of a cluster.
+func (b *bench) uidOf(p *place) types.UID {
+	b.t.Helper()
+	system := &corev1.Namespace{}
+	b.Expect(p.Client.Get(b.t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
+	return system.UID
 }
 
 // duplicate is the message of the condition DuplicateRegistration, empty if the registration is none.
@@ -60,8 +87,8 @@ func (t *tale) apply(name string) {
 	t.Expect(applied()).NotTo(Succeed())
 }
 
-// MC-4 Of two registrations of one cluster the controllers work for the first one, whatever becomes of the hub, until
-// it is gone. ManagedResources of both are applied, and the second one says why nothing works for it.
+// MC-4 Of two registrations of one cluster the controllers work for the first one, whatever becomes of the hub and
+// whoever claims to be the cluster, until it is gone. ManagedResources of both are applied, and the second one says why nothing works for it.
 func TestMC4_TwoRegistrationsOfOneCluster(t *testing.T) {
 	b := start(t)
 	first := b.tell(0)[0]
@@ -98,6 +125,12 @@ func TestMC4_TwoRegistrationsOfOneCluster(t *testing.T) {
 	b.startHub(testbed.HubOptions{})
 	former.Stop()
 	nothing()
+
+	t.Log("a server that claims to be the cluster")
+	forged := b.forge(first, places[1])
+	b.Eventually(forged.duplicate).ShouldNot(BeEmpty())
+	nothing()
+	b.Expect(forged.leave(t.Context())).To(Succeed())
 
 	t.Log("the first one goes")
 	b.Expect(first.leave(t.Context())).To(Succeed())
