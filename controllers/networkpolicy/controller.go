@@ -171,8 +171,8 @@ const (
 	notThere knowledge = "notThere" // the target does not have the kind, or it is of no interest
 )
 
-// know returns what can be relied on of each watch, why the first one that stays incomplete does, and when to look again
-// although nothing happens, zero if that is not necessary.
+// know returns what can be relied on of each watch, why the first one that stays incomplete does, and when to look
+// again although nothing happens, zero if that is not necessary.
 func (w *run) know() (known map[*multicluster.Objects]knowledge, lasting error, again time.Duration) {
 	known = map[*multicluster.Objects]knowledge{}
 	for _, watch := range w.watches.all() {

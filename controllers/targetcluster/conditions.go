@@ -341,8 +341,8 @@ func duplicateText(o observation) string {
 func holderText(o observation) string {
 	switch o.holder.Namespace {
 	case "":
-		return "controllers do not work for this registration: the configuration of the hub has them for the source, which " +
-			"is the same cluster; ManagedResources are applied"
+		return "controllers do not work for this registration: the configuration of the hub has them for the source, " +
+			"which is the same cluster; ManagedResources are applied"
 	case o.namespace:
 		return "controllers do not work for this registration, but for " + o.holder.String() + ", which had the cluster " +
 			"first; they will when that one is gone; ManagedResources are applied"

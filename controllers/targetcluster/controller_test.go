@@ -296,11 +296,11 @@ func testDuplicates(t *testing.T, h *hub) {
 		h.connect(key, h.uid("same"))
 		h.eventually(g, key, HaveField("Status.ClusterUIDSince", Not(BeNil())))
 	}
-	h.eventually(g, a, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"), haveMessage("Ready", b.String()),
-		haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"),
+	h.eventually(g, a, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"),
+		haveMessage("Ready", b.String()), haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"),
 		haveMessage("DuplicateRegistration", "but for "+b.String())))
-	h.eventually(g, b, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"), haveMessage("Ready", a.String()),
-		Not(haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"))))
+	h.eventually(g, b, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"),
+		haveMessage("Ready", a.String()), Not(haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"))))
 	h.expectEvent(g, "Warning DuplicateRegistration")
 	first := h.get(g, b).Status.ClusterUIDSince
 

@@ -88,7 +88,8 @@ func (t *tale) apply(name string) {
 }
 
 // MC-4 Of two registrations of one cluster the controllers work for the first one, whatever becomes of the hub and
-// whoever claims to be the cluster, until it is gone. ManagedResources of both are applied, and the second one says why nothing works for it.
+// whoever claims to be the cluster, until it is gone. ManagedResources of both are applied, and the second one says why
+// nothing works for it.
 func TestMC4_TwoRegistrationsOfOneCluster(t *testing.T) {
 	b := start(t)
 	first := b.tell(0)[0]

@@ -144,7 +144,9 @@ func (s *stage) clear(ctx context.Context) error {
 		{&corev1.Node{}, nil},
 		{&certificatesv1.CertificateSigningRequest{}, nil},
 		{&corev1.Pod{}, []client.DeleteAllOfOption{system, client.GracePeriodSeconds(0)}},
-		{&admissionregistrationv1.ValidatingWebhookConfiguration{}, []client.DeleteAllOfOption{client.HasLabels{transient}}},
+		{&admissionregistrationv1.ValidatingWebhookConfiguration{}, []client.DeleteAllOfOption{
+			client.HasLabels{transient},
+		}},
 		{istioObject("DestinationRule", "", ""), []client.DeleteAllOfOption{client.InNamespace(s.space)}},
 		{istioObject("EnvoyFilter", "", ""), []client.DeleteAllOfOption{client.InNamespace(s.peer)}},
 		{&corev1.Secret{}, []client.DeleteAllOfOption{client.InNamespace(s.space)}},

@@ -84,7 +84,9 @@ type model struct {
 }
 
 func newModel() *model {
-	return &model{nodes: map[int]bool{}, machines: map[int]bool{}, services: map[string]service{}, rules: map[string]int{}}
+	return &model{
+		nodes: map[int]bool{}, machines: map[int]bool{}, services: map[string]service{}, rules: map[string]int{},
+	}
 }
 
 type service struct {

@@ -73,7 +73,8 @@ func harmful(m *model, _ *rand.Rand) step {
 // calm returns an error as long as something is left that controllers find when they look from time to time.
 func calm(ctx context.Context, s *stage) error {
 	pods := &corev1.PodList{}
-	err := s.Client.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{transient: "Evicted"})
+	err := s.Client.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem),
+		client.MatchingLabels{transient: "Evicted"})
 	if err != nil {
 		return err
 	}
@@ -134,8 +135,8 @@ func static(m *model, random *rand.Rand) step {
 	}
 }
 
-// unspread adds a workload that nobody is to spread anew: its namespace does not have the label for it. How often one is
-// that has the label follows from how quickly Nodes come and go.
+// unspread adds a workload that nobody is to spread anew: its namespace does not have the label for it. How often one
+// is that has the label follows from how quickly Nodes come and go.
 func unspread(m *model, _ *rand.Rand) step {
 	name := m.next("workload")
 	return step{text: name + " comes", do: func(ctx context.Context, s *stage) error {
@@ -178,9 +179,11 @@ func buffers(m *model, random *rand.Rand) step {
 	if names := slices.Sorted(maps.Keys(m.rules)); len(names) > 0 && random.IntN(3) == 0 {
 		name := names[random.IntN(len(names))]
 		delete(m.rules, name)
-		return step{text: "the rule of " + name + " goes", done: filtered(m), do: func(ctx context.Context, s *stage) error {
-			return s.Client.Delete(ctx, destinationRule(s.space, name))
-		}}
+		return step{
+			text: "the rule of " + name + " goes", done: filtered(m), do: func(ctx context.Context, s *stage) error {
+				return s.Client.Delete(ctx, destinationRule(s.space, name))
+			},
+		}
 	}
 	name := m.next("ruled")
 	m.rules[name] = 1000 + 10*m.number

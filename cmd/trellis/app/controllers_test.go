@@ -156,8 +156,8 @@ func TestMC4_TheSourceComesBeforeItsRegistrations(t *testing.T) {
 	})
 	e.Eventually(func() any {
 		tc := &hubv1alpha1.TargetCluster{}
-		e.Expect(client.IgnoreNotFound(source.Client.Get(e.ctx, types.NamespacedName{Namespace: again, Name: "again"}, tc))).
-			To(Succeed())
+		err := source.Client.Get(e.ctx, types.NamespacedName{Namespace: again, Name: "again"}, tc)
+		e.Expect(client.IgnoreNotFound(err)).To(Succeed())
 		return tc.Status.Conditions
 	}).Should(ContainElement(And(HaveField("Type", hubv1alpha1.ConditionDuplicateRegistration),
 		HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("for the source")))))

@@ -95,7 +95,8 @@ func TestTR22_ARegistrationThatServesAnotherClass(t *testing.T) {
 		return string(access.Data[tokenrequestor.KeyToken])
 	}
 	e.Consistently(token, "500ms").Should(BeEmpty(), "it is for another class")
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"hub.gardener.cloud/class":"planned"}}}`))
+	patch := client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"hub.gardener.cloud/class":"planned"}}}`))
 	e.Expect(source.Client.Patch(e.ctx, testbed.Registration(e.name, "target", nil), patch)).To(Succeed())
 	e.Eventually(token).ShouldNot(BeEmpty())
 }

@@ -70,8 +70,8 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	}
 }
 
-// hasTurn reports whether nothing is done any more for another registration of the cluster of a target. If something is,
-// the target waits.
+// hasTurn reports whether nothing is done any more for another registration of the cluster of a target. If something
+// is, the target waits.
 func (c *Controller) hasTurn(status clustercache.Status) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -44,9 +44,9 @@ func released(tc *hubv1alpha1.TargetCluster) bool {
 }
 
 // Holders know for which of several registrations of a cluster the controllers in targets work: the one whose
-// TargetCluster has had the UID of the cluster for the longest. They answer from the informer of TargetClusters, so that
-// a replica that begins knows what the previous one knew. Make them with NewHolders. Nil Holders: each registration
-// holds its cluster.
+// TargetCluster has had the UID of the cluster for the longest. They answer from the informer of TargetClusters, so
+// that a replica that begins knows what the previous one knew. Make them with NewHolders. Nil Holders: each
+// registration holds its cluster.
 //
 // Any server can claim any UID. One that claims that of a cluster which is registered already is later than that
 // cluster, and gets nothing by it: another UID has another time, and the guard lets it pass only if it is confirmed.
@@ -100,8 +100,8 @@ func (h *Holders) Of(uid types.UID) (holder clustercache.ClusterKey, held bool) 
 }
 
 func before(a Claim, aKey clustercache.ClusterKey, b Claim, bKey clustercache.ClusterKey) bool {
-	order := cmp.Or(a.Since.Compare(b.Since), cmp.Compare(aKey.Namespace, bKey.Namespace), cmp.Compare(aKey.Name, bKey.Name))
-	return order < 0
+	return cmp.Or(a.Since.Compare(b.Since),
+		cmp.Compare(aKey.Namespace, bKey.Namespace), cmp.Compare(aKey.Name, bKey.Name)) < 0
 }
 
 // Holds reports whether controllers may work for a target. tc is its TargetCluster, nil if it has none; of target,
@@ -130,8 +130,8 @@ func (h *Holders) Claimants(uid types.UID) (keys []clustercache.ClusterKey) {
 	return keys
 }
 
-// After returns the given time, or the first one after all claims to a cluster if that is later: a clock that goes back,
-// or that of another replica, makes nobody the first.
+// After returns the given time, or the first one after all claims to a cluster if that is later: a clock that goes
+// back, or that of another replica, makes nobody the first.
 func (h *Holders) After(uid types.UID, now time.Time) metav1.MicroTime {
 	now = now.Truncate(time.Microsecond)
 	if h != nil {

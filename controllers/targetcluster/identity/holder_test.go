@@ -96,7 +96,9 @@ func TestMC4_WhoHoldsACluster(t *testing.T) {
 	}{
 		"nobody":               {nil, "s", clustercache.ClusterKey{}},
 		"one that is not this": {[]client.Object{claims("a", "a", "v", 0, 0)}, "s", clustercache.ClusterKey{}},
-		"the only one":         {[]client.Object{claims("a", "a", "u", 0, 0)}, "s", clustercache.ClusterKey{Namespace: "a", Name: "a"}},
+		"the only one": {
+			[]client.Object{claims("a", "a", "u", 0, 0)}, "s", clustercache.ClusterKey{Namespace: "a", Name: "a"},
+		},
 		"the first one": {
 			[]client.Object{claims("a", "a", "u", 0, 9), claims("b", "b", "u", 5, 8)}, "s",
 			clustercache.ClusterKey{Namespace: "b", Name: "b"},

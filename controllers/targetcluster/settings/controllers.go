@@ -135,7 +135,9 @@ func (s *Settings) FollowControllers(
 
 // FollowFaults calls changed for each target whose TargetCluster says something else about its controllers, as
 // FollowControllers does, at first for all that say something.
-func (s *Settings) FollowFaults(ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey)) error {
+func (s *Settings) FollowFaults(
+	ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
+) error {
 	//nolint:wrapcheck // it says what was watched
 	return informers.Follow(ctx, s.cache, &hubv1alpha1.TargetCluster{}, work,
 		func(before, after *hubv1alpha1.TargetCluster, _ bool) {

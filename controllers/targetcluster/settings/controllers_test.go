@@ -226,7 +226,8 @@ func TestMC4_ControllersOfARegistrationThatHoldsItsCluster(t *testing.T) {
 	}
 	g.Expect(enabled(first, "u")).NotTo(BeEmpty())
 	g.Expect(enabled(first, "v")).To(BeEmpty(), "it is another cluster, and nothing says so yet")
-	g.Expect(enabled(clustercache.ClusterKey{Namespace: "other", Name: "b"}, "u")).To(BeEmpty(), "it has no TargetCluster")
+	second := clustercache.ClusterKey{Namespace: "other", Name: "b"}
+	g.Expect(enabled(second, "u")).To(BeEmpty(), "it has no TargetCluster")
 	g.Expect(enabled(clustercache.ClusterKey{Name: "source"}, "u")).NotTo(BeEmpty())
 }
 
