@@ -165,9 +165,14 @@ func destinationRule(namespace, name string) *unstructured.Unstructured {
 	return rule
 }
 
+// istioObject is one of Istio, in the version that the controller asks for.
 func istioObject(kind, namespace, name string) *unstructured.Unstructured {
+	version := "v1alpha3"
+	if kind == "DestinationRule" {
+		version = "v1beta1"
+	}
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
-	obj.SetAPIVersion("networking.istio.io/v1alpha3")
+	obj.SetAPIVersion("networking.istio.io/" + version)
 	obj.SetKind(kind)
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
