@@ -20,6 +20,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -160,6 +161,11 @@ func (s *stage) clear(ctx context.Context) error {
 		if err := s.Client.DeleteAllOf(ctx, all.obj, all.options...); err != nil {
 			return fmt.Errorf("deleting each %T in %s: %w", all.obj, s.Name, err)
 		}
+	}
+	// EnvoyFilters of later runs would be written there, too.
+	plain := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"gardener.cloud/role":null}}}`))
+	if err := s.Client.Patch(ctx, namespace(s.peer), plain); err != nil {
+		return fmt.Errorf("taking the ingress gateways from namespace %s in %s: %w", s.peer, s.Name, err)
 	}
 	return nil
 }
