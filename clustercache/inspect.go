@@ -26,6 +26,8 @@ type WatchInspection struct {
 	Name string
 	// Synced is true if the watch shows everything.
 	Synced bool
+	// Absent is true if the target does not have the kind, and may do without it.
+	Absent bool
 	// Objects is how many it keeps.
 	Objects int
 }
@@ -66,7 +68,9 @@ func (t *target) inspect() Inspection {
 	states := t.watches.States()
 	in.Watches = make([]WatchInspection, len(states))
 	for i, state := range states {
-		in.Watches[i] = WatchInspection(state)
+		in.Watches[i] = WatchInspection{
+			Name: state.Name, Synced: state.Synced, Absent: state.Absent, Objects: state.Objects,
+		}
 	}
 	return in
 }

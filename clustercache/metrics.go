@@ -40,9 +40,12 @@ func (t *target) measure(in *Inspection) telemetry.Target {
 	}
 	for _, w := range in.Watches {
 		m.Objects += w.Objects
-		if w.Synced {
+		switch {
+		case w.Synced:
 			m.Synced++
-		} else {
+		case w.Absent:
+			m.Absent++
+		default:
 			m.Unsynced++
 		}
 	}

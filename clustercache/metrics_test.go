@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestMetricsComeAndGoWithTheTarget(t *testing.T) {
@@ -72,4 +73,37 @@ func TestInspectionShowsTheConnectionButNoSecret(t *testing.T) {
 	h.Expect(in.MaxInFlight).To(Equal(DefaultLimits.MaxInFlight))
 	h.Expect(in.Succeeded).NotTo(BeZero(), "the list of the watch")
 	h.Expect(in.Status).To(And(HaveField("Cluster", key), HaveField("State", StateConnected), HaveField("Labels", BeNil()), HaveField("Annotations", BeNil())))
+}
+
+// A kind that the target may do without is no watch that fails, one that it must have is.
+func TestAbsentKindsAreAStateOfTheirOwn(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	h, _, key := connected(t, Options{Registerer: registry})
+	h.watchConfigMaps(key)
+	unknown := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Unknown"}
+	h.watch(key, Watcher{Name: "optional", Kind: unknown, MetadataOnly: true, Optional: true})
+	h.Eventually(func() []WatchInspection { return h.cache.Inspect()[0].Watches }).Should(ContainElement(And(
+		HaveField("Name", ContainSubstring("optional")), HaveField("Synced", false), HaveField("Absent", true))))
+	states := func() map[string]float64 {
+		families, err := registry.Gather()
+		h.Expect(err).NotTo(HaveOccurred())
+		values := map[string]float64{}
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				switch family.GetName() {
+				case "trellis_clustercache_watches":
+					values[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+				case "trellis_target_watches_unsynced":
+					values["of the target"] = m.GetGauge().GetValue()
+				}
+			}
+		}
+		return values
+	}
+	h.Eventually(states).Should(Equal(
+		map[string]float64{"synced": 1, "absent": 1, "unsynced": 0, "of the target": 0}))
+	unknown.Kind = "Needed"
+	h.watch(key, Watcher{Name: "needed", Kind: unknown, MetadataOnly: true})
+	h.Eventually(states).Should(Equal(
+		map[string]float64{"synced": 1, "absent": 1, "unsynced": 1, "of the target": 1}))
 }

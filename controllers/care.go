@@ -24,7 +24,7 @@ func newCare(_ context.Context, t *term) (controller, error) {
 				SyncPeriod: own.SyncPeriod.Duration, Remediate: ptr.Deref(own.WebhookRemediatorEnabled, false),
 			}, true
 		},
-		Follow:  t.Settings.FollowControllers,
+		Follow:  t.followControllers,
 		Metrics: t.Metrics.Care,
 	})
 	if err != nil {

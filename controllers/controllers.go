@@ -57,6 +57,8 @@ type Environment struct {
 	// Clusters has the connections to the targets, guarded by Guard.
 	Clusters clustercache.ClusterCache
 	Guard    *identity.Guard
+	// Holders know for which of several registrations of a cluster controllers work.
+	Holders *identity.Holders
 	// Secrets, Bundles and Members are indexes and caches that outlive terms.
 	Secrets *secretindex.Index
 	Bundles *bundle.Cache

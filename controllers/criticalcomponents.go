@@ -15,7 +15,7 @@ func newCriticalComponents(_ context.Context, t *term) (controller, error) {
 		Settings: func(target clustercache.Status) (criticalcomponents.Settings, bool) {
 			return criticalcomponents.SettingsOf(t.Settings.Controllers(target).NodeCriticalComponents)
 		},
-		Follow:  t.Settings.FollowControllers,
+		Follow:  t.followControllers,
 		Metrics: t.Metrics.Nodes,
 	})
 	if err != nil {

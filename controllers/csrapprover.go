@@ -16,7 +16,7 @@ func newCSRApprover(_ context.Context, t *term) (controller, error) {
 		Settings: func(target clustercache.Status) (csrapprover.Settings, bool) {
 			return csrapprover.SettingsOf(t.Settings.Controllers(target).CSRApprover)
 		},
-		Follow:  t.Settings.FollowControllers,
+		Follow:  t.followControllers,
 		Metrics: t.Metrics.Certificates,
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ func newGarbageCollector(_ context.Context, t *term) (controller, error) {
 		Settings: func(target clustercache.Status) (garbagecollector.Settings, bool) {
 			return garbagecollector.SettingsOf(t.Settings.Controllers(target).GarbageCollector)
 		},
-		Follow:  t.Settings.FollowControllers,
+		Follow:  t.followControllers,
 		Clock:   t.Clock,
 		Metrics: t.Metrics.Garbage,
 	})

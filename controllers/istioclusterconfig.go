@@ -19,7 +19,7 @@ func newIstioClusterConfig(_ context.Context, t *term) (controller, error) {
 			}
 			return istioclusterconfig.Settings{ConcurrentSyncs: int(*own.ConcurrentSyncs)}, true
 		},
-		Follow: t.Settings.FollowControllers,
+		Follow: t.followControllers,
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says which controller

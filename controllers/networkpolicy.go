@@ -15,7 +15,7 @@ func newNetworkPolicy(_ context.Context, t *term) (controller, error) {
 		Settings: func(target clustercache.Status) (networkpolicy.Settings, bool) {
 			return networkpolicy.SettingsOf(t.Settings.Controllers(target).NetworkPolicy)
 		},
-		Follow:  t.Settings.FollowControllers,
+		Follow:  t.followControllers,
 		Metrics: t.Metrics.Policies,
 	})
 	if err != nil {

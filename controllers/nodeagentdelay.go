@@ -19,7 +19,7 @@ func newNodeAgentDelay(_ context.Context, t *term) (controller, error) {
 			}
 			return nodeagentdelay.Settings{MinDelay: own.MinDelay.Duration, MaxDelay: own.MaxDelay.Duration}, true
 		},
-		Follow: t.Settings.FollowControllers,
+		Follow: t.followControllers,
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says which controller

@@ -15,7 +15,7 @@ func newNodeHighAvailability(_ context.Context, t *term) (controller, error) {
 		Enabled: func(target clustercache.Status) bool {
 			return t.Settings.Controllers(target).NodeHighAvailability != nil
 		},
-		Follow: t.Settings.FollowControllers,
+		Follow: t.followControllers,
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says which controller

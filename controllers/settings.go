@@ -21,7 +21,7 @@ func newSettings(_ context.Context, t *term) (controller, error) {
 	return controller{start: func(ctx context.Context) error {
 		var work sync.WaitGroup
 		defer work.Wait()
-		if err := t.Settings.FollowControllers(ctx, &work, t.reportFaults); err != nil && ctx.Err() == nil {
+		if err := t.Settings.FollowFaults(ctx, &work, t.reportFaults); err != nil && ctx.Err() == nil {
 			return err //nolint:wrapcheck // it says what was followed
 		}
 		<-ctx.Done()
@@ -39,4 +39,37 @@ func (t *term) reportFaults(key clustercache.ClusterKey) {
 	about := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	t.Events.Eventf(about, nil, corev1.EventTypeWarning, reasonControllersInvalid, "ReadSettings", "%s",
 		untrusted.Message("the controllers in question are off for this target: "+faults.Error()))
+}
+
+// followControllers calls changed for each target whose controllers may be others than before, until ctx ends: as
+// Settings.FollowControllers does, and for a registration that serves another class. What it began has ended when work
+// is done.
+func (t *term) followControllers(
+	ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
+) error {
+	if err := t.Settings.FollowControllers(ctx, work, changed); err != nil {
+		return err //nolint:wrapcheck // it says what was followed
+	}
+	registrations := t.Clusters.GetClusterSource("classes of registrations")
+	work.Go(func() {
+		defer registrations.Close()
+		classes := map[clustercache.ClusterKey]string{} // of those that are registered
+		for {
+			event, err := registrations.Next(ctx)
+			if err != nil {
+				return // with the term
+			}
+			status, registered := t.Clusters.GetStatus(event.Cluster)
+			if !registered {
+				delete(classes, event.Cluster)
+				continue
+			}
+			before, known := classes[event.Cluster]
+			classes[event.Cluster] = status.Labels[hubv1alpha1.ClassLabel]
+			if known && before != classes[event.Cluster] {
+				changed(event.Cluster)
+			}
+		}
+	})
+	return nil
 }

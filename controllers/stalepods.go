@@ -25,7 +25,7 @@ func newStalePods(_ context.Context, t *term) (controller, error) {
 				HomeNamespace: ptr.Deref(own.HomeNamespace, false),
 			}, true
 		},
-		Follow:  t.Settings.FollowControllers,
+		Follow:  t.followControllers,
 		Metrics: t.Metrics.StalePods,
 	})
 	if err != nil {

@@ -15,8 +15,9 @@ func newTargetCluster(_ context.Context, t *term) (controller, error) {
 		thresholds[threshold.Type] = threshold.Duration.Duration
 	}
 	targets, err := targetcluster.New(targetcluster.Options{
-		Client: t.Client, Live: t.Client, Cache: t.Cache, Clusters: t.Clusters, Guard: t.Guard, Events: t.Events,
-		Members: t.Members, Facts: &t.facts, WatchedUntil: t.WatchedUntil, Metrics: t.Metrics.Targets,
+		Client: t.Client, Live: t.Client, Cache: t.Cache, Clusters: t.Clusters, Guard: t.Guard,
+		Holders: t.Holders, Events: t.Events, Members: t.Members, Facts: &t.facts,
+		WatchedUntil: t.WatchedUntil, Metrics: t.Metrics.Targets,
 		Thresholds:          thresholds,
 		ProgressingLimit:    settings.Care.ManagedResourceProgressingThreshold.Duration,
 		MonitorPeriod:       settings.Heartbeat.MonitorPeriod.Duration,

@@ -40,7 +40,7 @@ func newTokenInvalidator(_ context.Context, t *term) (controller, error) {
 			}
 			return tokeninvalidator.Settings{ConcurrentSyncs: int(*own.ConcurrentSyncs)}, true
 		},
-		Follow: t.warnOfHalves(t.Settings.FollowControllers),
+		Follow: t.warnOfHalves(t.followControllers),
 	})
 	if err != nil {
 		return controller{}, err //nolint:wrapcheck // New says which controller

@@ -19,7 +19,7 @@ func newTokenRequestor(_ context.Context, t *term) (controller, error) {
 		Settings: func(target clustercache.Status) (tokenrequestor.Settings, bool) {
 			return tokenrequestor.SettingsOf(t.Settings.Controllers(target).TokenRequestor)
 		},
-		Follow:  t.Settings.FollowControllers,
+		Follow:  t.followControllers,
 		Metrics: t.Metrics.Tokens,
 	})
 	if err != nil {

@@ -131,7 +131,8 @@ func (u *unaggregated) readGroups(ctx context.Context) error {
 	return nil
 }
 
-func isAbsent(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
+// isAbsent tells whether a server has no such document. One that does not let the hub read it may have everything.
+func isAbsent(err error) bool { return apierrors.IsNotFound(err) }
 
 // readAll reads what each version of each group has. One that cannot be read is among the failed ones, unless the hub
 // does not accept the answer.

@@ -135,8 +135,7 @@ func (r *reconciler) Reconcile(
 			"settings of the network policy controller for target %s: %w", target.Key(), err))
 	}
 	if name == (types.NamespacedName{}) {
-		w.all()
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: w.all()}, nil
 	}
 	if !w.complete() {
 		return reconcile.Result{}, nil // everything is reconciled when they are
@@ -172,36 +171,44 @@ const (
 	notThere knowledge = "notThere" // the target does not have the kind, or it is of no interest
 )
 
-// know returns what can be relied on of each watch, and why the first one that stays incomplete does.
-func (w *run) know() (known map[*multicluster.Objects]knowledge, lasting error) {
+// know returns what can be relied on of each watch, why the first one that stays incomplete does, and when to look
+// again although nothing happens, zero if that is not necessary.
+func (w *run) know() (known map[*multicluster.Objects]knowledge, lasting error, again time.Duration) {
 	known = map[*multicluster.Objects]knowledge{}
 	for _, watch := range w.watches.all() {
-		state, fault := w.stateOf(watch)
+		state, fault, left := w.stateOf(watch)
 		known[watch.Objects] = state
 		if lasting == nil && isLasting(fault) {
 			lasting = fault
 		}
+		again = max(again, left)
 	}
-	return known, lasting
+	return known, lasting, again
 }
 
-// stateOf returns what can be relied on of a watch, and what is wrong with it.
-func (w *run) stateOf(watch watched) (knowledge, error) {
+// stateOf returns what can be relied on of a watch, what is wrong with it, and for how long it stays unknown although
+// discovery says that the kind is not there.
+func (w *run) stateOf(watch watched) (state knowledge, fault error, left time.Duration) {
 	if watch.wanted != nil && !watch.wanted(w.settings) {
-		return notThere, nil
+		return notThere, nil, 0
 	}
 	subscription := w.Objects(watch.Objects)
 	if subscription == nil {
-		return unknown, nil // the settings have changed just now
+		return unknown, nil, 0 // the settings have changed just now
 	}
 	if _, _, synced := subscription.Lookup(types.NamespacedName{}); synced {
-		return complete, nil
+		w.memory.seen(watch.Objects)
+		return complete, nil, 0
 	}
-	_, fault := w.controller.Objects(w.Key(), watch.Objects)
-	if fault != nil && watch.Optional && meta.IsNoMatchError(fault) {
-		return notThere, nil
+	_, fault = w.controller.Objects(w.Key(), watch.Objects)
+	if fault == nil || !watch.Optional || !meta.IsNoMatchError(fault) {
+		w.memory.doubted(watch.Objects)
+		return unknown, fault, 0
 	}
-	return unknown, fault
+	if left := w.memory.absent(watch.Objects, w.clock.Now()); left > 0 {
+		return unknown, nil, left
+	}
+	return notThere, nil, 0
 }
 
 // isLasting tells whether a watch fails for a reason that does not go away by itself.
@@ -233,24 +240,25 @@ func (w *run) complete() bool {
 	defer w.memory.mu.Unlock()
 	before := w.memory.missed
 	w.memory.missed = true // before it is looked at, for a watch may become complete just now
-	if w.known, _ = w.know(); hasUnknown(w.known) {
+	if w.known, _, _ = w.know(); hasUnknown(w.known) {
 		return false
 	}
 	w.memory.missed = before
 	return true
 }
 
-// all has everything reconciled if something has become known that runs have waited for.
-func (w *run) all() {
-	known, lasting := w.know()
+// all has everything reconciled if something has become known that runs have waited for. It returns when to look again,
+// zero if that is not necessary.
+func (w *run) all() time.Duration {
+	known, lasting, again := w.know()
 	w.report(lasting)
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()
 	if hasUnknown(known) {
-		return
+		return again
 	}
 	if !w.memory.missed && maps.Equal(known, w.memory.known) {
-		return
+		return 0
 	}
 	w.memory.missed, w.memory.known = false, known
 	var services []types.NamespacedName
@@ -265,6 +273,7 @@ func (w *run) all() {
 		return true
 	})
 	w.controller.Enqueue(w.Key(), distinctNames(services)...)
+	return 0
 }
 
 // concernedBy returns the Services for which it matters what a namespace is like: its own ones, those whose selectors

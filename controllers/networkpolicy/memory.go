@@ -46,6 +46,9 @@ type memory struct {
 	// namespace.
 	owned  cached[map[types.NamespacedName][]types.NamespacedName]
 	inPods cached[map[string]map[string]struct{}]
+
+	presenceMu sync.Mutex // taken after mu
+	presence   map[*multicluster.Objects]presence
 }
 
 type subject struct {
@@ -77,6 +80,8 @@ func newMemory() *memory {
 		keys:   map[string][]string{},
 		runs:   map[types.NamespacedName]*rate.Limiter{},
 		said:   map[subject]fingerprint{},
+
+		presence: map[*multicluster.Objects]presence{},
 	}
 }
 
@@ -175,4 +180,47 @@ func (m *memories) forget(cluster clustercache.ClusterKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.all, cluster)
+}
+
+// absencePause is for how long discovery has to say that a target does not have a kind any more until that counts. An
+// API server that has just started may not know custom resources yet, and what is said to be gone would cost all
+// policies that follow from it.
+const absencePause = time.Minute
+
+// presence is what is remembered of a kind that targets may do without.
+type presence struct {
+	there bool      // it was, and is not known to be gone
+	since time.Time // when discovery first said that it is gone; zero if it does not
+}
+
+// seen notes that a kind is there.
+func (m *memory) seen(objects *multicluster.Objects) {
+	m.presenceMu.Lock()
+	defer m.presenceMu.Unlock()
+	m.presence[objects] = presence{there: true}
+}
+
+// doubted notes that it is not known whether a kind is there. What discovery said before is to be said again.
+func (m *memory) doubted(objects *multicluster.Objects) {
+	m.presenceMu.Lock()
+	defer m.presenceMu.Unlock()
+	if is := m.presence[objects]; is.there {
+		m.presence[objects] = presence{there: true}
+	}
+}
+
+// absent notes that discovery says that a kind is not there. It returns for how much longer that does not count.
+func (m *memory) absent(objects *multicluster.Objects, now time.Time) time.Duration {
+	m.presenceMu.Lock()
+	defer m.presenceMu.Unlock()
+	is := m.presence[objects]
+	if is.there && is.since.IsZero() {
+		is.since = now
+	}
+	if left := absencePause - now.Sub(is.since); is.there && left > 0 {
+		m.presence[objects] = is
+		return left
+	}
+	delete(m.presence, objects)
+	return 0
 }

@@ -52,6 +52,7 @@ func judge(old *hubv1alpha1.TargetClusterStatus, generation int64, o observation
 		c.credentialsValid(o)
 		c.apiServerAvailable(o)
 		c.everyNodeReady(o)
+		c.duplicate(o)
 		c.components(o)
 	}
 	c.ready(o)
@@ -294,7 +295,7 @@ func (c *conditions) ready(o observation) {
 		set(metav1.ConditionFalse, hubv1alpha1.ReasonPaused, "spec.paused is set, nothing is written to the target")
 	case status.Overfull != "":
 		set(metav1.ConditionFalse, hubv1alpha1.ReasonTooManyObjects, status.Overfull+"; see clusterCache.maxObjectsPerTarget")
-	case len(o.others) > 0 || o.elsewhereToo:
+	case len(o.others) > 0 || o.elsewhereToo || o.isDuplicate():
 		set(metav1.ConditionTrue, hubv1alpha1.ReasonDuplicateRegistration, duplicateText(o))
 	case status.PendingReason != "":
 		set(metav1.ConditionTrue, hubv1alpha1.ReasonReady, pendingText(status))
@@ -303,16 +304,51 @@ func (c *conditions) ready(o observation) {
 	}
 }
 
+// duplicate reports that controllers work for another registration of the cluster.
+func (c *conditions) duplicate(o observation) {
+	const conditionType = hubv1alpha1.ConditionDuplicateRegistration
+	if !o.registered || !o.isDuplicate() {
+		meta.RemoveStatusCondition(&c.list, conditionType)
+		return
+	}
+	c.set(conditionType, metav1.ConditionTrue, hubv1alpha1.ReasonDuplicateRegistration, holderText(o))
+}
+
 // duplicateText names the other registrations of the same cluster. Those of other namespaces are not named: readers of
 // this one may not know of them.
 func duplicateText(o observation) string {
+	var text string
 	switch {
-	case !o.elsewhereToo:
-		return "the same cluster is also registered as " + names(o.others)
-	case len(o.others) == 0:
-		return "the same cluster is also registered in another namespace"
+	case len(o.others) > 0 && o.elsewhereToo:
+		text = "the same cluster is also registered as " + names(o.others) + ", and in another namespace"
+	case len(o.others) > 0:
+		text = "the same cluster is also registered as " + names(o.others)
+	case o.elsewhereToo:
+		text = "the same cluster is also registered in another namespace"
+	}
+	switch {
+	case !o.isDuplicate():
+		return text
+	case text == "":
+		return holderText(o)
 	default:
-		return "the same cluster is also registered as " + names(o.others) + ", and in another namespace"
+		return text + "; " + holderText(o)
+	}
+}
+
+// holderText says for which registration of the cluster controllers work instead, with its name if readers of this one
+// may know it.
+func holderText(o observation) string {
+	switch o.holder.Namespace {
+	case "":
+		return "controllers do not work for this registration: the configuration of the hub has them for the source, " +
+			"which is the same cluster; ManagedResources are applied"
+	case o.namespace:
+		return "controllers do not work for this registration, but for " + o.holder.String() + ", which had the cluster " +
+			"first; they will when that one is gone; ManagedResources are applied"
+	default:
+		return "controllers do not work for this registration, but for one in another namespace, which had the cluster " +
+			"first; they will when that one is gone; ManagedResources are applied"
 	}
 }
 

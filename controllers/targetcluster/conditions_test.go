@@ -182,6 +182,31 @@ func TestConditions(t *testing.T) {
 			},
 			want{"Ready": is(yes, "DuplicateRegistration")}, "x/y, and in another namespace",
 		},
+		"controllers work for another registration here": {
+			func(o *observation) {
+				o.namespace, o.holder = "x", clustercache.ClusterKey{Namespace: "x", Name: "first"}
+			},
+			want{"Ready": is(yes, "DuplicateRegistration"), "DuplicateRegistration": is(yes, "DuplicateRegistration")},
+			"not work for this registration, but for x/first, which had the cluster first",
+		},
+		"controllers work for one of another namespace": {
+			func(o *observation) {
+				o.namespace, o.holder = "x", clustercache.ClusterKey{Namespace: "y", Name: "first"}
+			},
+			want{"Ready": is(yes, "DuplicateRegistration"), "DuplicateRegistration": is(yes, "DuplicateRegistration")},
+			"not work for this registration, but for one in another namespace, which had the cluster first",
+		},
+		"controllers work for the source": {
+			func(o *observation) { o.namespace, o.holder = "x", clustercache.ClusterKey{Name: "source"} },
+			want{"Ready": is(yes, "DuplicateRegistration"), "DuplicateRegistration": is(yes, "DuplicateRegistration")},
+			"the configuration of the hub has them for the source",
+		},
+		"a paused one for which controllers do not work anyway": {
+			func(o *observation) {
+				o.namespace, o.paused, o.holder = "x", true, clustercache.ClusterKey{Namespace: "x", Name: "first"}
+			},
+			want{"Ready": is(no, "Paused"), "DuplicateRegistration": is(yes, "DuplicateRegistration")}, "",
+		},
 		"a draining target keeps all but Ready": {
 			func(o *observation) { o.status.State = clustercache.StateDraining }, want{"Ready": is(no, "RegistrationGone")}, "clean up",
 		},

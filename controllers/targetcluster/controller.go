@@ -42,6 +42,8 @@ type Options struct {
 	Clusters clustercache.ClusterCache
 	// Guard is the one whose Verify the connections are guarded by. Required.
 	Guard *identity.Guard
+	// Holders know for which of several registrations of a cluster controllers work. Nil: for all of them.
+	Holders *identity.Holders
 	// Events takes events about TargetClusters. Required.
 	Events events.EventRecorder
 

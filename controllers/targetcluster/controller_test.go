@@ -67,6 +67,7 @@ func TestController(t *testing.T) {
 		"guards the identity":                                   testIdentity,
 		"shows two registrations of one cluster on both":        testDuplicates,
 		"names no registrations of other namespaces":            testDuplicatesElsewhere,
+		"MC-4 takes a forged UID for the later claim":           testForgedDuplicate,
 		"lets a hibernated target sleep":                        testHibernated,
 		"sums up its ManagedResources":                          testComponents,
 		"leaves nothing behind at the end of a term":            testTerms,
@@ -290,21 +291,56 @@ func testIdentity(t *testing.T, h *hub) {
 func testDuplicates(t *testing.T, h *hub) {
 	g := NewWithT(t)
 	a, b := h.key("a"), h.key("b")
-	for _, key := range []clustercache.ClusterKey{a, b} {
+	for _, key := range []clustercache.ClusterKey{b, a} {
 		h.register(g, key)
 		h.connect(key, h.uid("same"))
+		h.eventually(g, key, HaveField("Status.ClusterUIDSince", Not(BeNil())))
 	}
-	h.eventually(g, a, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"), haveMessage("Ready", b.String())))
-	h.eventually(g, b, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"), haveMessage("Ready", a.String())))
+	h.eventually(g, a, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"),
+		haveMessage("Ready", b.String()), haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"),
+		haveMessage("DuplicateRegistration", "but for "+b.String())))
+	h.eventually(g, b, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"),
+		haveMessage("Ready", a.String()), Not(haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"))))
 	h.expectEvent(g, "Warning DuplicateRegistration")
+	first := h.get(g, b).Status.ClusterUIDSince
 
+	t.Log("another term")
+	h.stopTerm()
+	h.startTerm(t)
+	h.change(g, b, func(tc *hubv1alpha1.TargetCluster) { tc.Spec.Paused = true })
+	h.eventually(g, b, haveCondition("Ready", "False", "Paused"))
+	h.eventually(g, a, haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"))
+	g.Expect(h.get(g, b).Status.ClusterUIDSince).To(Equal(first))
+
+	t.Log("the first one goes")
 	h.unregister(g, b)
 	h.clusters.Remove(b)
-	h.eventually(g, a, haveCondition("Ready", "True", "Ready"))
+	h.eventually(g, a, SatisfyAll(haveCondition("Ready", "True", "Ready"),
+		Not(haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"))))
 }
 
-// A server that claims the UID of another namespace's cluster learns nothing, and is not mentioned there; one that is
-// the same is not named.
+// A registration that takes another UID is the last one to have it, whenever it was registered.
+func testForgedDuplicate(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	forger, genuine := h.key("a"), h.key("b")
+	for key, uid := range map[clustercache.ClusterKey]string{forger: "its own", genuine: "genuine"} {
+		h.register(g, key)
+		h.connect(key, h.uid(uid))
+		h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
+	}
+	status, _ := h.clusters.GetStatus(forger)
+	status.UID = h.uid("genuine")
+	status.Annotations = map[string]string{hubv1alpha1.ConfirmIdentityAnnotation: string(status.UID)}
+	h.clusters.SetStatus(status)
+	h.clusters.Emit(forger, clustercache.EventConnected)
+	h.eventually(g, forger, SatisfyAll(HaveField("Status.ClusterUID", h.uid("genuine")),
+		haveCondition("DuplicateRegistration", "True", "DuplicateRegistration")))
+	g.Expect(h.get(g, genuine)).NotTo(haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"))
+	g.Expect(h.get(g, forger).Status.ClusterUIDSince.After(h.get(g, genuine).Status.ClusterUIDSince.Time)).To(BeTrue())
+}
+
+// A server that claims the UID of another namespace's cluster is not mentioned there, and learns only why nothing works
+// for it; one that is the same is not named.
 func testDuplicatesElsewhere(t *testing.T, h *hub) {
 	g := NewWithT(t)
 	a, stranger, twin := h.key("a"), h.key("stranger"), h.key("twin")
@@ -324,15 +360,19 @@ func testDuplicatesElsewhere(t *testing.T, h *hub) {
 	connect(a, "api")
 	connect(stranger, "evil")
 	h.eventually(g, a, haveCondition("Ready", "True", "Ready"))
-	h.eventually(g, stranger, SatisfyAll(haveCondition("Ready", "True", "Ready"),
-		HaveField("Status.ClusterUID", h.uid("same"))))
+	isDuplicate := SatisfyAll(haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"),
+		haveMessage("DuplicateRegistration", "one in another namespace"),
+		Not(haveMessage("DuplicateRegistration", a.String())))
+	h.eventually(g, stranger, SatisfyAll(isDuplicate, HaveField("Status.ClusterUID", h.uid("same"))))
+	g.Expect(h.get(g, a)).To(haveCondition("Ready", "True", "Ready"))
 	connect(twin, "api")
 	for _, key := range []clustercache.ClusterKey{a, twin} {
 		h.eventually(g, key, SatisfyAll(haveCondition("Ready", "True", "DuplicateRegistration"),
 			haveMessage("Ready", "in another namespace"), Not(haveMessage("Ready", "twin")),
 			Not(haveMessage("Ready", a.String()))))
 	}
-	h.eventually(g, stranger, haveCondition("Ready", "True", "Ready"))
+	h.eventually(g, twin, isDuplicate)
+	h.eventually(g, stranger, isDuplicate)
 }
 
 func testHibernated(t *testing.T, h *hub) {
@@ -380,6 +420,7 @@ type source struct {
 	// The index can be made once for a cache, so all hubs share the targets. Each has those of its namespace.
 	clusters *fakeclusters.Cache
 	members  *members.Index
+	holders  *identity.Holders
 	lists    *lists
 }
 
@@ -420,7 +461,9 @@ func newSource(t testing.TB, cp *controlplane.ControlPlane) *source {
 	index, err := members.New(lists, clusters, classes, clock.RealClock{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(index.Register(t.Context())).To(Succeed())
-	return &source{client: c, cache: informers, clusters: clusters, members: index, lists: lists}
+	holders := identity.NewHolders(informers, clustercache.ClusterKey{})
+	g.Expect(holders.Register(t.Context())).To(Succeed())
+	return &source{client: c, cache: informers, clusters: clusters, members: index, holders: holders, lists: lists}
 }
 
 // lists counts those of ManagedResources.
@@ -480,6 +523,7 @@ func (h *hub) startTerm(t testing.TB) {
 		Cache:      h.cache,
 		Clusters:   h.clusters,
 		Guard:      identity.NewGuard(h.cache),
+		Holders:    h.holders,
 		Events:     h.events,
 		Members:    h.members,
 		Thresholds: map[string]time.Duration{"SystemComponentsHealthy": threshold},

@@ -138,6 +138,7 @@ func inOrder(conditions []metav1.Condition) []metav1.Condition {
 	order := []string{
 		hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected, hubv1alpha1.ConditionCredentialsValid,
 		hubv1alpha1.ConditionAPIServerAvailable, hubv1alpha1.ConditionEveryNodeReady, hubv1alpha1.ConditionHubReady,
+		hubv1alpha1.ConditionDuplicateRegistration,
 	}
 	rank := func(c metav1.Condition) int {
 		if i := slices.Index(order, c.Type); i >= 0 {

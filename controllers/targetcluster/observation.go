@@ -29,6 +29,8 @@ type observation struct {
 	// server is registered in another namespace, which may not be named.
 	others       []clustercache.ClusterKey
 	elsewhereToo bool
+	// holder is the target of the same cluster for which controllers work instead; zero if they work for this one.
+	holder clustercache.ClusterKey
 	// elsewhere names another manager at work in the namespace; empty if there is none.
 	elsewhere string
 	paused    bool
@@ -103,6 +105,9 @@ func (o *observation) down() string {
 		return o.status.Message
 	}
 }
+
+// isDuplicate reports whether controllers work for another registration of the cluster.
+func (o *observation) isDuplicate() bool { return o.holder != clustercache.ClusterKey{} }
 
 func (o *observation) connected() bool {
 	return o.registered && o.status.State == clustercache.StateConnected

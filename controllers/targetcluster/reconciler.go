@@ -249,6 +249,7 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 		paused:     tc.Spec.Paused,
 	})
 	o.others, o.elsewhereToo = r.sameCluster(key, status)
+	o.holder = r.holderBefore(key, cmp.Or(tc.Status.ClusterUID, status.UID))
 	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known &&
 		!identity.Confirmed(status.Annotations, status.UID) {
 		o.conflict = identity.Changed(known, status.UID)
@@ -269,6 +270,14 @@ func (r *reconciler) sameCluster(key clustercache.ClusterKey,
 		}
 	}
 	return here, elsewhere
+}
+
+// holderBefore returns for which other target of a cluster controllers work, zero if there is none.
+func (r *reconciler) holderBefore(key clustercache.ClusterKey, uid types.UID) clustercache.ClusterKey {
+	if holder, held := r.Holders.Of(uid); held && holder != key {
+		return holder
+	}
+	return clustercache.ClusterKey{}
 }
 
 // withStableReason returns a status with the reason that was reported at first. During the grace period, an attempt
@@ -387,6 +396,7 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 	if wait := r.pace(key, base.Status, tc.Status, now); wait > 0 {
 		return wait, nil
 	}
+	r.claim(base, tc, now)
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, tc, patch); err != nil {
 		return 0, err
@@ -396,6 +406,17 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 	r.details.Written(key, now)
 	r.events.statusChanged(tc, base.Status)
 	return 0, nil
+}
+
+// claim notes since when a target is its cluster, if it was not before. It is done right before the write: what waited
+// for its write is not earlier than what was written meanwhile.
+func (r *reconciler) claim(base, tc *hubv1alpha1.TargetCluster, now time.Time) {
+	before, is := identity.ClaimOf(base), identity.ClaimOf(tc)
+	if is.UID == "" || is.UID == before.UID && (is.Released || !before.Released) {
+		return
+	}
+	since := r.Holders.After(is.UID, now)
+	tc.Status.ClusterUIDSince = &since
 }
 
 // writeLabel brings the status label in line with the conditions that are written. It returns the version that the

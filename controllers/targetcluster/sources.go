@@ -116,12 +116,12 @@ func (s *sources) onlyWords(event clustercache.Event) bool {
 func (s *sources) observe(before, after *hubv1alpha1.TargetCluster, _ bool) {
 	if after == nil {
 		key := client.ObjectKeyFromObject(before)
-		s.enqueue(s.identities.Set(key, "")...)
+		s.enqueue(s.identities.Set(key, identity.Claim{})...)
 		s.enqueue(key)
 		return
 	}
 	key := client.ObjectKeyFromObject(after)
-	s.enqueue(s.identities.Set(key, after.Status.ClusterUID)...)
+	s.enqueue(s.identities.Set(key, identity.ClaimOf(after))...)
 	if before != nil && before.Generation == after.Generation && maps.Equal(before.Annotations, after.Annotations) &&
 		after.DeletionTimestamp.Equal(before.DeletionTimestamp) {
 		return // it is our own status

@@ -144,7 +144,7 @@ func (o *observation) sameAs(other *observation) bool {
 		o.health.ConsecutiveFailures == other.health.ConsecutiveFailures && o.nodes == other.nodes &&
 		o.roundTrip == other.roundTrip &&
 		o.elsewhere == other.elsewhere && o.paused == other.paused && slices.Equal(o.others, other.others) &&
-		o.elsewhereToo == other.elsewhereToo &&
+		o.elsewhereToo == other.elsewhereToo && o.holder == other.holder &&
 		reflect.DeepEqual(o.facts, other.facts) && reflect.DeepEqual(a, b)
 }
 

@@ -29,8 +29,8 @@ import (
 // found again.
 const (
 	usualPrograms = 2
-	usualSteps    = 16
-	usualSeed     = 11
+	usualSteps    = 20
+	usualSeed     = 4
 )
 
 var (
@@ -77,20 +77,32 @@ func prepare(clusters []*testbed.Cluster) (err error) {
 			return err
 		}
 	}
+	if err := define("csrapprover/testdata/machines.yaml", source); err != nil {
+		return err
+	}
+	return define("istioclusterconfig/testdata/istio.yaml", clusters[1:]...)
+}
+
+// define installs the CRDs of a file of a controller.
+func define(path string, clusters ...*testbed.Cluster) error {
 	root, err := controlplane.Root()
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(filepath.Join(root, "controllers", "csrapprover", "testdata", "machines.yaml"))
+	data, err := os.ReadFile(filepath.Join(root, "controllers", filepath.FromSlash(path)))
 	if err != nil {
-		return fmt.Errorf("reading the CRD of Machines: %w", err)
+		return fmt.Errorf("reading CRDs: %w", err)
 	}
-	machines := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(data, machines); err != nil {
-		return fmt.Errorf("reading the CRD of Machines: %w", err)
-	}
-	if err := source.Client.Create(context.Background(), machines); err != nil {
-		return fmt.Errorf("installing the CRD of Machines: %w", err)
+	for _, document := range strings.Split(string(data), "\n---\n") {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal([]byte(document), crd); err != nil {
+			return fmt.Errorf("reading the CRDs of %s: %w", path, err)
+		}
+		for _, cluster := range clusters {
+			if err := cluster.Client.Create(context.Background(), crd.DeepCopy()); err != nil {
+				return fmt.Errorf("installing CRD %s in %s: %w", crd.Name, cluster.Name, err)
+			}
+		}
 	}
 	return nil
 }
@@ -148,6 +160,10 @@ func startWith(t *testing.T, o testbed.HubOptions) *bench {
 	}
 	b := &bench{WithT: NewWithT(t), t: t, calls: newRecorder()}
 	testbed.AwaitInstances(t, source, "machines.machine.sapcloud.io")
+	for _, p := range places {
+		testbed.AwaitInstances(t, p.Cluster, "destinationrules.networking.istio.io")
+		testbed.AwaitInstances(t, p.Cluster, "envoyfilters.networking.istio.io")
+	}
 	b.startHub(o)
 	return b
 }
@@ -320,7 +336,8 @@ func TestProgramsHaveEverything(t *testing.T) {
 	for _, wanted := range []string{
 		"referred to: true", "referred to: false", "nothing refers to", "Secret of the target: true",
 		"Secret of the target: false", "to be Approved", "to be Denied", "critical pod: true", "critical pod: false",
-		"node-0 goes", "may call: true", "other namespace: true", "other namespace: false",
+		"node-0 goes", "may call: true", "other namespace: true", "other namespace: false", "failed: Evicted",
+		"failed: Error", "mounts its token: true", "mounts its token: false", "has a rule", "hook-", "workload-",
 	} {
 		g.Expect(all).To(ContainElement(ContainSubstring(wanted)))
 	}

@@ -97,7 +97,7 @@ func TestMC1_ATargetThatComesAndGoes(t *testing.T) {
 	b := start(t)
 	stays := b.tell(0)[0]
 	stays.everything()
-	stays.Eventually(func() error { return collected(stays.model.kept)(t.Context(), stays.stage) }).Should(Succeed())
+	stays.Eventually(func() error { return stays.model.rest()(t.Context(), stays.stage) }).Should(Succeed())
 	b.Eventually(func() bool { return b.calls.answered(stays.host) }).Should(BeTrue())
 	watches, written := b.calls.initials(stays.host), stays.written()
 	b.Expect(watches).To(BeNumerically(">", 0))
@@ -150,7 +150,7 @@ func TestMC5_NothingIsLeftOfATarget(t *testing.T) {
 	b := start(t)
 	gone := b.tell(0)[0]
 	gone.everything()
-	b.Eventually(func() error { return collected(gone.model.kept)(t.Context(), gone.stage) }).Should(Succeed())
+	b.Eventually(func() error { return gone.model.rest()(t.Context(), gone.stage) }).Should(Succeed())
 	b.Eventually(func() bool { return b.calls.answered(gone.host) }).Should(BeTrue())
 	policies, account := written(gone.model), &corev1.ServiceAccountList{}
 	b.Expect(b.about(gone.home)).NotTo(BeEmpty())
@@ -393,7 +393,7 @@ func TestMC11_TheNextHubDoesNothingAgain(t *testing.T) {
 	both := b.tell(0, 1)
 	for _, tale := range both {
 		tale.everything()
-		b.Eventually(func() error { return collected(tale.model.kept)(t.Context(), tale.stage) }).Should(Succeed())
+		b.Eventually(func() error { return tale.model.rest()(t.Context(), tale.stage) }).Should(Succeed())
 	}
 	b.hub.Stop()
 	before := [][]string{both[0].written(), both[1].written()}

@@ -13,15 +13,18 @@ import (
 	"net/url"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/trellis-hub/trellis/controllers/istioclusterconfig"
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
@@ -98,9 +101,11 @@ func (s *stage) plain(text string) string {
 
 // open creates the namespaces and registers the target.
 func (s *stage) open(ctx context.Context) error {
-	for _, name := range []string{s.space, s.peer} {
-		if err := s.Client.Create(ctx, namespace(name)); err != nil {
-			return fmt.Errorf("creating namespace %s in %s: %w", name, s.Name, err)
+	peer := namespace(s.peer)
+	peer.Labels = map[string]string{istioclusterconfig.LabelRole: istioclusterconfig.RoleIngress}
+	for _, space := range []*corev1.Namespace{namespace(s.space), peer} {
+		if err := s.Client.Create(ctx, space); err != nil {
+			return fmt.Errorf("creating namespace %s in %s: %w", space.Name, s.Name, err)
 		}
 	}
 	if err := source.Client.Create(ctx, namespace(s.home)); err != nil {
@@ -139,7 +144,13 @@ func (s *stage) clear(ctx context.Context) error {
 	}{
 		{&corev1.Node{}, nil},
 		{&certificatesv1.CertificateSigningRequest{}, nil},
-		{&corev1.Pod{}, []client.DeleteAllOfOption{system, critical, client.GracePeriodSeconds(0)}},
+		{&corev1.Pod{}, []client.DeleteAllOfOption{system, client.GracePeriodSeconds(0)}},
+		{&admissionregistrationv1.ValidatingWebhookConfiguration{}, []client.DeleteAllOfOption{
+			client.HasLabels{transient},
+		}},
+		{istioObject("DestinationRule", "", ""), []client.DeleteAllOfOption{client.InNamespace(s.space)}},
+		{istioObject("EnvoyFilter", "", ""), []client.DeleteAllOfOption{client.InNamespace(s.peer)}},
+		{&corev1.Secret{}, []client.DeleteAllOfOption{client.InNamespace(s.space)}},
 		{&appsv1.DaemonSet{}, []client.DeleteAllOfOption{system, critical}},
 		{&corev1.Service{}, []client.DeleteAllOfOption{client.InNamespace(s.space)}},
 		{&corev1.ConfigMap{}, []client.DeleteAllOfOption{client.InNamespace(s.space)}},
@@ -150,6 +161,11 @@ func (s *stage) clear(ctx context.Context) error {
 		if err := s.Client.DeleteAllOf(ctx, all.obj, all.options...); err != nil {
 			return fmt.Errorf("deleting each %T in %s: %w", all.obj, s.Name, err)
 		}
+	}
+	// EnvoyFilters of later runs would be written there, too.
+	plain := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"gardener.cloud/role":null}}}`))
+	if err := s.Client.Patch(ctx, namespace(s.peer), plain); err != nil {
+		return fmt.Errorf("taking the ingress gateways from namespace %s in %s: %w", s.peer, s.Name, err)
 	}
 	return nil
 }

@@ -21,11 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/apis/references"
+	"github.com/trellis-hub/trellis/controllers/care"
 	"github.com/trellis-hub/trellis/controllers/criticalcomponents"
 	"github.com/trellis-hub/trellis/controllers/csrapprover"
 	"github.com/trellis-hub/trellis/controllers/garbagecollector"
+	"github.com/trellis-hub/trellis/controllers/istioclusterconfig"
 	"github.com/trellis-hub/trellis/controllers/networkpolicy"
 	"github.com/trellis-hub/trellis/controllers/nodeagentdelay"
+	"github.com/trellis-hub/trellis/controllers/nodehighavailability"
+	"github.com/trellis-hub/trellis/controllers/stalepods"
+	"github.com/trellis-hub/trellis/controllers/tokeninvalidator"
 	"github.com/trellis-hub/trellis/controllers/tokenrequestor"
 )
 
@@ -43,6 +48,11 @@ var parts = []part{
 	{criticalcomponents.Name, "nodeCriticalComponents: {enabled: true, backoff: 1s}", critical},
 	{nodeagentdelay.Name, "nodeAgentReconciliationDelay: {enabled: true, maxDelay: 5m}", nodes},
 	{networkpolicy.Name, "networkPolicy: {enabled: true}", policies},
+	{tokeninvalidator.Name, "tokenInvalidator: {enabled: true}", static},
+	{nodehighavailability.Name, "nodeHighAvailability: {enabled: true}", unspread},
+	{istioclusterconfig.Name, "istioClusterConfiguration: {enabled: true}", buffers},
+	{stalepods.Name, "stalePods: {enabled: true, syncPeriod: 15s}", stale},
+	{care.Name, "care: {enabled: true, syncPeriod: 15s, webhookRemediatorEnabled: true}", harmful},
 }
 
 // maxDelay is that of the settings above.
@@ -68,12 +78,15 @@ type model struct {
 	critical bool // there is a critical DaemonSet
 	accesses []string
 	services map[string]service
-	peer     bool     // the other namespace is selected
-	kept     []string // ConfigMaps that something refers to
+	rules    map[string]int // the ports of Services that gateways have a rule for
+	peer     bool           // the other namespace is selected
+	kept     []string       // ConfigMaps that something refers to
 }
 
 func newModel() *model {
-	return &model{nodes: map[int]bool{}, machines: map[int]bool{}, services: map[string]service{}}
+	return &model{
+		nodes: map[int]bool{}, machines: map[int]bool{}, services: map[string]service{}, rules: map[string]int{},
+	}
 }
 
 type service struct {
@@ -97,7 +110,7 @@ func program(seed uint64, length int) ([]step, func(context.Context, *stage) err
 	for _, part := range turns {
 		steps = append(steps, parts[part].draw(m, random))
 	}
-	return steps, collected(m.kept)
+	return steps, m.rest()
 }
 
 func (m *model) next(what string) string {

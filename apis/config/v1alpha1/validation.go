@@ -291,7 +291,7 @@ func validateControllers(c Controllers, path *field.Path) field.ErrorList {
 
 // withoutThreshold are the conditions that change immediately.
 var withoutThreshold = sets.New(hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected,
-	hubv1alpha1.ConditionCredentialsValid, hubv1alpha1.ConditionHubReady)
+	hubv1alpha1.ConditionCredentialsValid, hubv1alpha1.ConditionHubReady, hubv1alpha1.ConditionDuplicateRegistration)
 
 func validateCare(c Care, path *field.Path) field.ErrorList {
 	var faults field.ErrorList

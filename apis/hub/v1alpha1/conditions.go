@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Types of conditions on a TargetCluster. True is the good status of all of them.
+// Types of conditions on a TargetCluster. True is the good status of all of them but ConditionDuplicateRegistration.
 const (
 	// ConditionReady sums up the others. Its reason is the first root cause of what is wrong.
 	ConditionReady = "Ready"
@@ -16,6 +16,10 @@ const (
 	// ConditionHubReady reports whether the hub itself monitors the target. It is Unknown, and never False, if the hub
 	// does not: then the state of the target is not known.
 	ConditionHubReady = "HubReady"
+	// ConditionDuplicateRegistration is True for a registration of a cluster that another registration had first, or
+	// that is the source and has controllers by the configuration. Controllers in targets do not work for it, and the
+	// message says which one they work for. ManagedResources are applied as usual. Absent for all others.
+	ConditionDuplicateRegistration = "DuplicateRegistration"
 )
 
 // Types of conditions on a TargetCluster that sum up its ManagedResources. ManagedResources with CareConditionTypeLabel
@@ -33,7 +37,8 @@ const (
 const (
 	// ReasonReady (Ready): the hub does its work in the target.
 	ReasonReady = "Ready"
-	// ReasonDuplicateRegistration (Ready): the same, but another registration leads to the same cluster.
+	// ReasonDuplicateRegistration (Ready, DuplicateRegistration): the same, but another registration leads to the same
+	// cluster.
 	ReasonDuplicateRegistration = "DuplicateRegistration"
 	// ReasonConnected (Connected).
 	ReasonConnected = "Connected"

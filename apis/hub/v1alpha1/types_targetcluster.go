@@ -106,6 +106,11 @@ type TargetClusterStatus struct {
 	// leads to another cluster is refused until that is confirmed. Empty until the target was connected once.
 	// +optional
 	ClusterUID types.UID `json:"clusterUID,omitempty"`
+	// ClusterUIDSince is when the hub first wrote ClusterUID here, without an interruption by another UID or the end of
+	// the registration. Of several registrations of a cluster, controllers in targets work for the one that has had it
+	// for the longest. Absent if an earlier version of the hub wrote it: then it counts since the TargetCluster exists.
+	// +optional
+	ClusterUIDSince *metav1.MicroTime `json:"clusterUIDSince,omitempty"`
 	// KubernetesVersion is the version of the target's API server.
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`

@@ -496,6 +496,10 @@ func (in *TargetClusterStatus) DeepCopyInto(out *TargetClusterStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.ClusterUIDSince != nil {
+		in, out := &in.ClusterUIDSince, &out.ClusterUIDSince
+		*out = (*in).DeepCopy()
+	}
 	if in.NodeCounts != nil {
 		in, out := &in.NodeCounts, &out.NodeCounts
 		*out = new(NodeCounts)

@@ -110,12 +110,10 @@ func (s *Set) MendSilent(now time.Time, mended func(name string)) {
 	}
 }
 
-// State is what a stream has to show.
+// State is that of a stream with a name.
 type State struct {
 	Name string
-	// Synced is true if it shows everything.
-	Synced  bool
-	Objects int
+	watching.State
 }
 
 // States returns the states of all streams, in no order.
@@ -123,8 +121,7 @@ func (s *Set) States() []State {
 	streams := s.all()
 	states := make([]State, len(streams))
 	for i, w := range streams {
-		synced, objects := w.State()
-		states[i] = State{Name: w.Name(), Synced: synced, Objects: objects}
+		states[i] = State{w.Name(), w.State()}
 	}
 	return states
 }

@@ -25,15 +25,16 @@ type Target struct {
 	// Hibernated is true for a target that is meant to be away: it is no reason for an alert.
 	Hibernated bool
 	// Up is true if calls are possible.
-	Up                        bool
-	Connects                  uint64
-	InFlight                  int
-	Succeeded, Failed         uint64
-	Throttled                 time.Duration
-	Synced, Unsynced, Objects int           // of watches
-	RoundTrip                 time.Duration // zero if it is not known, like the times
-	LastProbeSuccess          time.Time
-	CredentialExpiry          time.Time
+	Up                       bool
+	Connects                 uint64
+	InFlight                 int
+	Succeeded, Failed        uint64
+	Throttled                time.Duration
+	Synced, Absent, Unsynced int           // watches
+	Objects                  int           // of watches
+	RoundTrip                time.Duration // zero if it is not known, like the times
+	LastProbeSuccess         time.Time
+	CredentialExpiry         time.Time
 }
 
 // collector reads the metrics of each target, and what can be added up from them.
@@ -75,16 +76,17 @@ func (c collector) Collect(collected chan<- prometheus.Metric) {
 		collected <- metrics.Const(c.descs[d], kind, value, labels...)
 	})
 	now := c.snapshot()
-	var synced, unsynced, objects int
+	var synced, absent, unsynced, objects int
 	for i := range now.Targets {
 		t := &now.Targets[i]
-		synced, unsynced, objects = synced+t.Synced, unsynced+t.Unsynced, objects+t.Objects
+		synced, absent, unsynced, objects = synced+t.Synced, absent+t.Absent, unsynced+t.Unsynced, objects+t.Objects
 		t.collect(emit)
 	}
 	for state, n := range now.States {
 		emit(metricTargets, float64(n), state)
 	}
 	emit(metricWatches, float64(synced), "synced")
+	emit(metricWatches, float64(absent), "absent")
 	emit(metricWatches, float64(unsynced), "unsynced")
 	emit(metricWatched, float64(objects))
 	emit(metricEvents, float64(c.fleet.WatchEvents.Load()))

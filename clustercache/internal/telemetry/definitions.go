@@ -22,7 +22,10 @@ var (
 		"trellis_target_connects_total",
 		"How often the target came to be connected. A rotation of its credential is no new connection.", metrics.LabelTarget)
 	metricUnsynced = Definitions.Gauge(
-		"trellis_target_watches_unsynced", "Watches in the target that do not show everything.", metrics.LabelTarget)
+		"trellis_target_watches_unsynced",
+		"Watches in the target that do not show everything. Those of kinds that it may do without, and does, are not "+
+			"counted.",
+		metrics.LabelTarget)
 	metricTargetCalls = Definitions.Counter("trellis_target_requests_total",
 		"Requests to the target, by result: success (Not Found and Conflict among them) or error (any other error, or "+
 			"no answer). Probes are not counted.", metrics.LabelTarget, "result")
@@ -67,7 +70,8 @@ var (
 		"trellis_clustercache_transferred_bytes_total", "Bytes on the sockets to targets, by direction: received or sent.",
 		"direction")
 	metricWatches = Definitions.Gauge("trellis_clustercache_watches",
-		"Streams of objects of all targets, by state: synced or unsynced.", "state")
+		"Streams of objects of all targets, by state: synced, absent (of a kind that targets may do without, where "+
+			"they do) or unsynced.", "state")
 	metricWatched = Definitions.Gauge(
 		"trellis_clustercache_watched_objects", "Objects that watches keep in memory.")
 	metricSilent = Definitions.Counter(

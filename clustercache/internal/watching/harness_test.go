@@ -229,7 +229,7 @@ func (s *setting) taken() int {
 
 func state(w *Stream) func() [2]any {
 	return func() [2]any {
-		synced, objects := w.State()
-		return [2]any{synced, objects}
+		state := w.State()
+		return [2]any{state.Synced, state.Objects}
 	}
 }

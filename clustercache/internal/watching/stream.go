@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -61,6 +62,7 @@ type Stream struct {
 	bytes    int64    // that they take
 	foreign  bool     // they are of another history than what comes next: equal versions mean nothing
 	syncedBy *Binding // who keeps values up to date; nil while they cannot be relied upon
+	absentBy *Binding // who was told that the target lacks the kind, which it may; nil if nobody was, or since then
 	outages  uint64   // the connection of syncedBy had had by then: after another one values may be outdated
 	// subscribed are those whose handlers are called. The slice is replaced, never changed.
 	subscribed []*Subscription
@@ -100,11 +102,22 @@ func (w *Stream) Synced() bool {
 	return w.syncedLocked()
 }
 
-// State tells whether absence can be relied upon, and how many objects are kept.
-func (w *Stream) State() (synced bool, objects int) {
+// State is what a stream has to show.
+type State struct {
+	// Synced is true if absence can be relied upon.
+	Synced bool
+	// Absent is true if the target does not have the kind, and may do without it.
+	Absent bool
+	// Objects is how many are kept.
+	Objects int
+}
+
+// State returns what the stream has to show.
+func (w *Stream) State() State {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.syncedLocked(), len(w.values)
+	absent := w.absentBy != nil && w.absentBy.ctx.Err() == nil && w.absentBy.connection.suspended() == nil
+	return State{Synced: w.syncedLocked(), Absent: absent, Objects: len(w.values)}
 }
 
 // Spec returns what is watched.
@@ -163,7 +176,7 @@ func (w *Stream) trust(b *Binding, outages uint64) {
 		w.mu.Unlock()
 		return
 	}
-	w.syncedBy, w.outages = b, outages
+	w.syncedBy, w.absentBy, w.outages = b, nil, outages
 	synced := w.syncedLocked()
 	w.mu.Unlock()
 	if synced {
@@ -238,6 +251,7 @@ func (w *Stream) replaceLocked(b *Binding, list *list) {
 	w.mu.Lock()
 	before, values, foreign := w.values, list.values, w.foreign
 	w.values, w.bytes, w.syncedBy, w.outages, w.foreign = values, list.bytes, b, b.connection.outages(), false
+	w.absentBy = nil
 	w.mu.Unlock()
 	w.shrink()
 	w.spec.Quota.fits(w)
@@ -325,7 +339,10 @@ func (w *Stream) fail(b *Binding, err error) {
 		return
 	}
 	w.mu.Lock()
-	w.syncedBy = nil
+	w.syncedBy, w.absentBy = nil, nil
+	if w.spec.Optional && meta.IsNoMatchError(err) {
+		w.absentBy = b
+	}
 	w.mu.Unlock()
 	if errors.Is(err, ErrTooMany) {
 		w.spec.Quota.reported(w)

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
@@ -137,6 +138,31 @@ func (e *env) expectNothingOf(namespace string) {
 	for _, event := range list.Items {
 		e.Expect(event.Reason).NotTo(Equal("ControllersInvalid"))
 	}
+}
+
+// MC-4 If the configuration has controllers for the source, they work for no registration of it.
+func TestMC4_TheSourceComesBeforeItsRegistrations(t *testing.T) {
+	e := newEnv(t)
+	again := testbed.Namespace(t, nil, source)
+	e.Expect(source.Client.Create(e.ctx, testbed.Registration(again, "again", source.Kubeconfig()))).To(Succeed())
+	t.Cleanup(func() {
+		e.Expect(source.Client.DeleteAllOf(e.ctx, &corev1.Secret{}, client.InNamespace(again))).To(Succeed())
+	})
+	collect := &hubv1alpha1.GarbageCollectorController{Enabled: ptr.To(true)}
+	hub := e.startHub(func(c *configv1alpha1.HubConfiguration) {
+		for i := range c.Classes[:2] {
+			c.Classes[i].Controllers.GarbageCollector = collect
+		}
+	})
+	e.Eventually(func() any {
+		tc := &hubv1alpha1.TargetCluster{}
+		err := source.Client.Get(e.ctx, types.NamespacedName{Namespace: again, Name: "again"}, tc)
+		e.Expect(client.IgnoreNotFound(err)).To(Succeed())
+		return tc.Status.Conditions
+	}).Should(ContainElement(And(HaveField("Type", hubv1alpha1.ConditionDuplicateRegistration),
+		HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("for the source")))))
+	e.Eventually(e.collecting(hub)).Should(BeEquivalentTo(2), "the source and the other target")
+	e.Consistently(e.collecting(hub), "500ms").Should(BeEquivalentTo(2))
 }
 
 const collectables = `

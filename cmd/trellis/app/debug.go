@@ -66,6 +66,7 @@ type debugTarget struct {
 type debugWatch struct {
 	Name    string `json:"name"`
 	Synced  bool   `json:"synced"`
+	Absent  bool   `json:"absent,omitempty"`
 	Objects int    `json:"objects"`
 }
 
@@ -155,10 +156,10 @@ func describeTarget(in clustercache.Inspection) debugTarget {
 	}
 	for _, w := range in.Watches {
 		t.Objects += w.Objects
-		if !w.Synced {
+		if !w.Synced && !w.Absent {
 			t.Unsynced++
 		}
-		t.Watches = append(t.Watches, debugWatch{Name: w.Name, Synced: w.Synced, Objects: w.Objects})
+		t.Watches = append(t.Watches, debugWatch{Name: w.Name, Synced: w.Synced, Absent: w.Absent, Objects: w.Objects})
 	}
 	return t
 }

@@ -91,7 +91,8 @@ func (t debugTarget) addTo(d *document) {
 		d.add("<details><summary>%s, %s not synced</summary>\n", len(t.Watches), t.Unsynced)
 		for _, watch := range t.Watches {
 			d.add("%s: %s", watch.Name, watch.Objects)
-			d.addIf(!watch.Synced, " (not synced)")
+			d.addIf(watch.Absent, " (the target does not have it)")
+			d.addIf(!watch.Synced && !watch.Absent, " (not synced)")
 			d.add("<br>")
 		}
 		d.add("</details>")

@@ -116,6 +116,7 @@ type hub struct {
 	secretMetadata metadata.Interface
 	bundles        *bundle.Cache
 	guard          *identity.Guard
+	holders        *identity.Holders
 	settings       *settings.Settings
 	members        *members.Index
 	metrics        *controllers.Metrics
@@ -170,7 +171,8 @@ func newHub(o Options) (*hub, error) {
 	h.secrets = secretindex.New(h.secretMetadata, h.manager.GetCache(), namespaces...)
 	h.bundles = bundle.NewCache(bundleMemory, bundle.Limits{}, h.Clock)
 	h.guard = identity.NewGuard(h.manager.GetCache())
-	h.settings = settings.New(h.manager.GetCache(), o.Config)
+	h.holders = newHolders(h.manager.GetCache(), o.Config)
+	h.settings = settings.New(h.manager.GetCache(), o.Config, h.holders)
 	if h.metrics, err = controllers.NewMetrics(o.Registerer, o.Config); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
@@ -193,6 +195,15 @@ func newHub(o Options) (*hub, error) {
 		}
 	}
 	return h, h.assemble()
+}
+
+// newHolders returns who knows for which registration of a cluster controllers work.
+func newHolders(informers cache.Cache, config *configv1alpha1.HubConfiguration) *identity.Holders {
+	var source clustercache.ClusterKey
+	if config.SourceIdentity != nil && settings.InSource(config) {
+		source = controllers.SourceTarget
+	}
+	return identity.NewHolders(informers, source)
 }
 
 // newSourceClient makes the client by which a term reads and writes the source. It has sockets of its own, for the
@@ -438,6 +449,9 @@ func (h *hub) lead(ctx context.Context) error {
 	}
 	if err := h.members.Register(ctx); err != nil {
 		return fmt.Errorf("finding the ManagedResources of targets: %w", err)
+	}
+	if err := h.holders.Register(ctx); err != nil {
+		return fmt.Errorf("finding the registrations of clusters: %w", err)
 	}
 	if !h.manager.GetCache().WaitForCacheSync(ctx) || !h.secrets.WaitForSync(ctx) || !h.clusters.WaitForSync(ctx) {
 		return nil

@@ -16,9 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/tokenrequestor"
+	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
 // A Secret of the source gets a token of its target as soon as the target's settings say so.
@@ -58,6 +62,43 @@ func TestTokensAreRequested(t *testing.T) {
 	e.Eventually(e.working(hub, tokenrequestor.Name)).Should(BeZero())
 	e.Eventually(e.reasons).Should(ContainElement(And(HavePrefix("ControllersInvalid"),
 		ContainSubstring(`spec.controllers.tokenRequestor.deniedServiceAccounts[0]: Invalid value: "kube-system/*"`))))
+}
+
+// TR-22 When a registration comes to serve another class, all its Secrets are looked at anew: those that pick it by a
+// label, too.
+func TestTR22_ARegistrationThatServesAnotherClass(t *testing.T) {
+	e := newEnv(t)
+	hub := e.startHub(func(c *configv1alpha1.HubConfiguration) {
+		for i, class := range []string{"shoot", "garden"} {
+			c.Classes[i*2].Controllers.TokenRequestor = &hubv1alpha1.TokenRequestorController{
+				Enabled: ptr.To(true), Class: ptr.To(class),
+			}
+		}
+		c.Classes[2].DryRun = false
+	})
+	e.eventuallyReady()
+	e.Eventually(e.working(hub, tokenrequestor.Name)).Should(BeEquivalentTo(1))
+	access := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: e.name, Name: "access",
+		Labels: map[string]string{
+			tokenrequestor.PurposeLabel: tokenrequestor.Purpose, tokenrequestor.ClassLabel: "garden",
+			hubv1alpha1.ClusterNameLabel: "target",
+		},
+		Annotations: map[string]string{
+			tokenrequestor.ServiceAccountNameAnnotation:      "component",
+			tokenrequestor.ServiceAccountNamespaceAnnotation: e.name,
+		},
+	}}
+	e.Expect(source.Client.Create(e.ctx, access)).To(Succeed())
+	token := func() string {
+		e.Expect(source.Client.Get(e.ctx, client.ObjectKeyFromObject(access), access)).To(Succeed())
+		return string(access.Data[tokenrequestor.KeyToken])
+	}
+	e.Consistently(token, "500ms").Should(BeEmpty(), "it is for another class")
+	patch := client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"hub.gardener.cloud/class":"planned"}}}`))
+	e.Expect(source.Client.Patch(e.ctx, testbed.Registration(e.name, "target", nil), patch)).To(Succeed())
+	e.Eventually(token).ShouldNot(BeEmpty())
 }
 
 // A kubelet of the target gets its certificate as soon as the target's settings say so.

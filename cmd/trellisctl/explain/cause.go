@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -456,6 +457,25 @@ func notRegistered(f *Facts) Cause {
 		Message: fmt.Sprintf("There is no Secret %s/%s: the cluster is not registered, or not any more.", f.Namespace,
 			remote.SecretName(f.Name)),
 		Unblock: fmt.Sprintf("trellisctl -n %s cluster add %s --from-kubeconfig FILE", f.Namespace, f.Name),
+	}
+}
+
+// duplicated is the cause if controllers work for another registration of the cluster.
+func duplicated(f *Facts) Cause {
+	const conditionType = hubv1alpha1.ConditionDuplicateRegistration
+	if f.Cluster == nil {
+		return Cause{}
+	}
+	condition := meta.FindStatusCondition(f.Cluster.Status.Conditions, conditionType)
+	if condition == nil || condition.Status != metav1.ConditionTrue {
+		return Cause{}
+	}
+	return Cause{
+		Reason: hubv1alpha1.ReasonDuplicateRegistration,
+		Since:  transition(f.Cluster, conditionType, hubv1alpha1.ReasonDuplicateRegistration),
+		Message: fmt.Sprintf("Cluster %s/%s is registered more than once: %s.", f.Cluster.Namespace, f.Cluster.Name,
+			condition.Message),
+		Unblock: "Delete the registration that had the cluster first, if it is not needed.",
 	}
 }
 

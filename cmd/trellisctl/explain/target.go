@@ -106,7 +106,7 @@ func (i *inquiry) stopped(ctx context.Context) (bool, error) {
 	}
 	f.Cluster = i.cluster
 	f.registration(ctx, i.source, f.Namespace, f.Name)
-	for _, ask := range []func(*Facts) Cause{noHub, notRegistered, pausedTarget, unnoticed, unusableTarget} {
+	for _, ask := range []func(*Facts) Cause{noHub, notRegistered, pausedTarget, unnoticed, unusableTarget, duplicated} {
 		if cause := ask(f); cause.Reason != "" {
 			i.Cause = &cause
 			return true, nil

@@ -128,6 +128,7 @@ type Builder struct {
 	negative    bool                                    // a period is
 	onSync      bool
 	enabled     func(clustercache.Status) bool
+	duplicates  bool // work for all registrations of a cluster
 	settings    FollowFunc
 	workers     int
 	perTarget   func(clustercache.Status) int
@@ -222,6 +223,14 @@ func (b *Builder) OnSync() *Builder {
 // registration changes, and answers from memory. Default: all that are registered by a Secret.
 func (b *Builder) EnabledFor(enabled func(clustercache.Status) bool) *Builder {
 	b.enabled = enabled
+	return b
+}
+
+// InDuplicates has the controller work for all registrations of a cluster. By default it works for one at a time, by
+// the UID of the cluster: another one that is enabled waits until nothing is done for that one any more. Which one it
+// is, EnabledFor has to say.
+func (b *Builder) InDuplicates() *Builder {
+	b.duplicates = true
 	return b
 }
 

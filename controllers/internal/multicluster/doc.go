@@ -25,6 +25,9 @@
 // that is down stays engaged; its requests are parked when a worker comes to them, and return when it is connected, so
 // it costs no worker and no retries. When a target went back in time, everything is reconciled once more.
 //
+// It works for one registration of a cluster at a time, by the UID of the cluster. For which one of several is what
+// EnabledFor says; what this package sees to is that the next one waits for the last run of the former.
+//
 // The queue is fair between namespaces, then targets (package fairqueue), and bounds how many requests of one target
 // are worked on at a time. A run has a deadline. Its Target is bound to the connection that there was when it began:
 // its client refuses to write once the registration, the connection or the cluster behind it has changed, and the

@@ -3,6 +3,7 @@ package multicluster
 import (
 	"context"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,9 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	}
 	switch {
 	case e == nil && (!wanted || !connected || leaving || ctx.Err() != nil):
+		c.forgetTurn(key)
+	case e == nil && !c.hasTurn(status):
+		// It is followed again when the other one has left.
 	case e == nil:
 		c.engage(ctx, status)
 	default:
@@ -64,6 +68,43 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 			c.reconcileAll(ctx, key, e)
 		}
 	}
+}
+
+// hasTurn reports whether nothing is done any more for another registration of the cluster of a target. If something
+// is, the target waits.
+func (c *Controller) hasTurn(status clustercache.Status) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.occupiedLocked(status) {
+		c.waiting[status.Cluster] = struct{}{}
+		return false
+	}
+	delete(c.waiting, status.Cluster)
+	return true
+}
+
+func (c *Controller) occupiedLocked(status clustercache.Status) bool {
+	if c.duplicates || status.UID == "" {
+		return false
+	}
+	for key, e := range c.targets {
+		if key != status.Cluster && e.uid == status.UID {
+			return true
+		}
+	}
+	for key, uid := range c.leaving {
+		if key != status.Cluster && uid == status.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetTurn notes that a target does not wait for another registration of its cluster.
+func (c *Controller) forgetTurn(key clustercache.ClusterKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, key)
 }
 
 // workersFor is how many requests of a target may be worked on at a time.
@@ -143,7 +184,7 @@ func (c *Controller) disengage(key clustercache.ClusterKey) {
 	c.mu.Lock()
 	e := c.targets[key]
 	delete(c.targets, key)
-	c.leaving[key] = struct{}{}
+	c.leaving[key] = e.uid
 	c.environment.Metrics.targets(c.name, len(c.targets))
 	c.mu.Unlock()
 	c.limits.Delete(key.String())
@@ -158,8 +199,11 @@ func (c *Controller) disengage(key clustercache.ClusterKey) {
 		}
 		c.mu.Lock()
 		delete(c.leaving, key)
+		next := append(slices.Collect(maps.Keys(c.waiting)), key)
 		c.mu.Unlock()
-		c.follow(c.ctx, key)
+		for _, key := range next {
+			c.follow(c.ctx, key)
+		}
 	})
 }
 

@@ -13,33 +13,35 @@ import (
 
 // Index knows which targets are the same cluster, as far as their TargetClusters show. Make one with NewIndex.
 type Index struct {
-	mu    sync.Mutex
-	uids  map[clustercache.ClusterKey]types.UID
-	byUID map[types.UID]map[clustercache.ClusterKey]struct{}
+	mu     sync.Mutex
+	claims map[clustercache.ClusterKey]Claim
+	byUID  map[types.UID]map[clustercache.ClusterKey]struct{}
 }
 
 // NewIndex returns an index that knows nothing.
 func NewIndex() *Index {
 	return &Index{
-		uids:  map[clustercache.ClusterKey]types.UID{},
-		byUID: map[types.UID]map[clustercache.ClusterKey]struct{}{},
+		claims: map[clustercache.ClusterKey]Claim{},
+		byUID:  map[types.UID]map[clustercache.ClusterKey]struct{}{},
 	}
 }
 
-// Set notes the cluster of a target, or that it has none if uid is empty. It returns the targets for which that makes a
-// difference.
-func (i *Index) Set(key clustercache.ClusterKey, uid types.UID) []clustercache.ClusterKey {
+// Set notes what the TargetCluster of a target claims, or that it claims nothing. It returns the targets for which that
+// makes a difference.
+func (i *Index) Set(key clustercache.ClusterKey, claim Claim) []clustercache.ClusterKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	before := i.uids[key]
-	if before == uid {
+	before, uid := i.claims[key].UID, claim.UID
+	if i.claims[key] == claim {
 		return nil
 	}
 
 	var concerned []clustercache.ClusterKey
 	if before != "" {
-		delete(i.uids, key)
+		delete(i.claims, key)
 		delete(i.byUID[before], key)
+	}
+	if before != "" && before != uid {
 		concerned = slices.AppendSeq(concerned, maps.Keys(i.byUID[before]))
 		if len(i.byUID[before]) == 0 {
 			delete(i.byUID, before)
@@ -50,7 +52,7 @@ func (i *Index) Set(key clustercache.ClusterKey, uid types.UID) []clustercache.C
 		if i.byUID[uid] == nil {
 			i.byUID[uid] = map[clustercache.ClusterKey]struct{}{}
 		}
-		i.uids[key] = uid
+		i.claims[key] = claim
 		i.byUID[uid][key] = struct{}{}
 	}
 	if len(concerned) > 0 {
@@ -71,7 +73,7 @@ func (i *Index) Others(key clustercache.ClusterKey) []clustercache.ClusterKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var others []clustercache.ClusterKey
-	for other := range i.byUID[i.uids[key]] {
+	for other := range i.byUID[i.claims[key].UID] {
 		if other != key {
 			others = append(others, other)
 		}

@@ -32,7 +32,7 @@ type Nodes struct{ *multicluster.Controller }
 // New returns what watches no node until it is started. changed is called when something is new of the nodes of a
 // target.
 func New(environment multicluster.Environment, changed func(...clustercache.ClusterKey)) (*Nodes, error) {
-	controller, err := multicluster.New("nodes", environment).Watches(objects, ofTarget).OnSync().Complete(
+	controller, err := multicluster.New("nodes", environment).Watches(objects, ofTarget).OnSync().InDuplicates().Complete(
 		multicluster.ReconcilerFunc(func(
 			_ context.Context, target *multicluster.Target, _ types.NamespacedName,
 		) (reconcile.Result, error) {

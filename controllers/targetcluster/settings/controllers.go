@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,16 +14,22 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/informers"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 )
 
 // Controllers returns what works in a target: controllers that are switched on, with all their fields. Those whose
-// settings are faulty are left out, and all are for a target that is paused.
+// settings are faulty are left out, and all are for a target that is paused, and for a registration of a cluster that
+// another one holds, or of one that is not known yet. Of target, Cluster, Labels and UID are looked at.
 func (s *Settings) Controllers(target clustercache.Status) hubv1alpha1.TargetControllers {
-	return ControllersOf(s.classes, target, s.targetCluster(target.Cluster))
+	tc := s.targetCluster(target.Cluster)
+	if !s.holders.Holds(target, tc) {
+		return hubv1alpha1.TargetControllers{}
+	}
+	return ControllersOf(s.classes, target, tc)
 }
 
-// ControllersOf does the same by some classes, and the TargetCluster of the target, which may be nil. Of target,
-// Cluster and Labels are looked at.
+// ControllersOf does the same by some classes, and the TargetCluster of the target, which may be nil, as if there were
+// no other registration of the cluster.
 func ControllersOf(
 	classes []configv1alpha1.Class, target clustercache.Status, tc *hubv1alpha1.TargetCluster,
 ) hubv1alpha1.TargetControllers {
@@ -99,8 +106,9 @@ func normalize(class string) string {
 	return class
 }
 
-// FollowControllers calls changed for each target whose TargetCluster says something else about its controllers, until
-// ctx ends, at first for all that say something. What it began has ended when work is done. What follows from another
+// FollowControllers calls changed for each target whose controllers may be others than before, until ctx ends: because
+// of what its TargetCluster says about them, or because another registration of its cluster came or went. At first that
+// are all that have a cluster, or say something. What it began has ended when work is done. What follows from another
 // label of a registration is for those to notice who follow registrations.
 func (s *Settings) FollowControllers(
 	ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
@@ -108,14 +116,54 @@ func (s *Settings) FollowControllers(
 	//nolint:wrapcheck // it says what was watched
 	return informers.Follow(ctx, s.cache, &hubv1alpha1.TargetCluster{}, work,
 		func(before, after *hubv1alpha1.TargetCluster, _ bool) {
-			if equality.Semantic.DeepEqual(controllersOf(before), controllersOf(after)) {
+			key, was, is := keyOf(before, after), identity.ClaimOf(before), identity.ClaimOf(after)
+			if was != is || saysOther(before, after) {
+				changed(key)
+			}
+			if was == is {
 				return
 			}
-			if after == nil {
-				after = before
+			for _, uid := range []types.UID{was.UID, is.UID} {
+				for _, same := range s.holders.Claimants(uid) {
+					if same != key {
+						changed(same)
+					}
+				}
 			}
-			changed(client.ObjectKeyFromObject(after))
 		})
+}
+
+// FollowFaults calls changed for each target whose TargetCluster says something else about its controllers, as
+// FollowControllers does, at first for all that say something.
+func (s *Settings) FollowFaults(
+	ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
+) error {
+	//nolint:wrapcheck // it says what was watched
+	return informers.Follow(ctx, s.cache, &hubv1alpha1.TargetCluster{}, work,
+		func(before, after *hubv1alpha1.TargetCluster, _ bool) {
+			if saysOther(before, after) {
+				changed(keyOf(before, after))
+			}
+		})
+}
+
+// InSource reports whether a configuration has controllers for the source.
+func InSource(config *configv1alpha1.HubConfiguration) bool {
+	s := &Settings{classes: config.Classes}
+	merged := s.merged(clustercache.Status{}, nil)
+	return len(merged.Enabled()) > 0
+}
+
+// keyOf is the key of a TargetCluster that has changed, came or went.
+func keyOf(before, after *hubv1alpha1.TargetCluster) clustercache.ClusterKey {
+	if after == nil {
+		after = before
+	}
+	return client.ObjectKeyFromObject(after)
+}
+
+func saysOther(before, after *hubv1alpha1.TargetCluster) bool {
+	return !equality.Semantic.DeepEqual(controllersOf(before), controllersOf(after))
 }
 
 // said is what a TargetCluster says about controllers.

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +18,7 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 )
 
 const configuration = `
@@ -178,7 +181,7 @@ func TestControllersOfATarget(t *testing.T) {
 				m.tc = &hubv1alpha1.TargetCluster{ObjectMeta: meta, Spec: *test.own}
 			}
 			before := m.tc.DeepCopy()
-			s := New(m, config)
+			s := New(m, config, nil)
 			status := clustercache.Status{Cluster: test.target, Labels: map[string]string{hubv1alpha1.ClassLabel: test.class}}
 			g.Expect(s.Controllers(status)).To(Equal(test.want))
 			if requestor := test.want.TokenRequestor; requestor != nil {
@@ -197,4 +200,42 @@ func TestControllersOfATarget(t *testing.T) {
 	again, err := configv1alpha1.Load([]byte(configuration))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(config).To(Equal(again), "the configuration is not changed")
+}
+
+// List implements cache.Cache.
+func (m memory) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if all, is := list.(*hubv1alpha1.TargetClusterList); is && m.tc != nil {
+		all.Items = append(all.Items, *m.tc)
+	}
+	return nil
+}
+
+func TestMC4_ControllersOfARegistrationThatHoldsItsCluster(t *testing.T) {
+	g := NewWithT(t)
+	config, err := configv1alpha1.Load([]byte(configuration))
+	g.Expect(err).NotTo(HaveOccurred())
+	first := clustercache.ClusterKey{Namespace: "shoot", Name: "a"}
+	m := memory{tc: &hubv1alpha1.TargetCluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: first.Namespace, Name: first.Name},
+		Status:     hubv1alpha1.TargetClusterStatus{ClusterUID: "u"},
+	}}
+	s := New(m, config, identity.NewHolders(m, clustercache.ClusterKey{}))
+	enabled := func(key clustercache.ClusterKey, uid types.UID) []string {
+		controllers := s.Controllers(clustercache.Status{Cluster: key, UID: uid})
+		return controllers.Enabled()
+	}
+	g.Expect(enabled(first, "u")).NotTo(BeEmpty())
+	g.Expect(enabled(first, "v")).To(BeEmpty(), "it is another cluster, and nothing says so yet")
+	second := clustercache.ClusterKey{Namespace: "other", Name: "b"}
+	g.Expect(enabled(second, "u")).To(BeEmpty(), "it has no TargetCluster")
+	g.Expect(enabled(clustercache.ClusterKey{Name: "source"}, "u")).NotTo(BeEmpty())
+}
+
+func TestMC4_TheSourceIsHeldIfItHasControllers(t *testing.T) {
+	g := NewWithT(t)
+	config, err := configv1alpha1.Load([]byte(configuration))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(InSource(config)).To(BeTrue())
+	config.Classes = slices.DeleteFunc(config.Classes, func(c configv1alpha1.Class) bool { return c.Name == "seed" })
+	g.Expect(InSource(config)).To(BeFalse(), "another class of the source has none")
 }

@@ -13,6 +13,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/informers"
+	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 )
 
 // Settings answer from the informer of TargetClusters. Make them with New.
@@ -20,12 +21,14 @@ type Settings struct {
 	cache    cache.Cache
 	defaults clustercache.Limits
 	classes  []configv1alpha1.Class
+	holders  *identity.Holders
 }
 
 // New returns the settings by an informer, with those of the configuration for targets that have none of their own.
-func New(c cache.Cache, config *configv1alpha1.HubConfiguration) *Settings {
+// holders say for which of several registrations of a cluster controllers work; nil: for all of them.
+func New(c cache.Cache, config *configv1alpha1.HubConfiguration, holders *identity.Holders) *Settings {
 	defaults := config.TargetClientConnection
-	return &Settings{cache: c, classes: config.Classes, defaults: clustercache.Limits{
+	return &Settings{cache: c, classes: config.Classes, holders: holders, defaults: clustercache.Limits{
 		QPS: float64(defaults.QPS), Burst: int(defaults.Burst), MaxInFlight: int(defaults.MaxInFlight),
 		Timeout: defaults.Timeout.Duration,
 	}}
