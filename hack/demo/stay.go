@@ -4,11 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // lookAround is for people. Its arguments are the directory of the access files, the addresses of alpha and the source,
@@ -63,24 +58,17 @@ func (w *world) stay(ctx context.Context) error {
 			w.tell("Grafana with the dashboards is at %s.", w.monitoring.GrafanaURL)
 		}
 	}
-	list := &eventsv1.EventList{}
-	if err := w.source.Client.List(ctx, list); err != nil {
-		return fmt.Errorf("reading events: %w", err)
-	}
-	events, err := w.source.Client.Watch(ctx, list,
-		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	events, err := reports(ctx, w.source.Client)
 	if err != nil {
-		return fmt.Errorf("watching events: %w", err)
+		return err
 	}
-	defer events.Stop()
 	for {
 		select {
-		case event, open := <-events.ResultChan():
-			if e, ok := event.Object.(*eventsv1.Event); ok && e.ReportingController == "trellis" && event.Type != watch.Deleted {
-				w.tell("%s: %s", e.Regarding.Name, e.Note)
-			} else if !open {
+		case event, open := <-events:
+			if !open {
 				return nil
 			}
+			w.tell("%s: %s", event.Regarding.Name, event.Note)
 		case <-w.hub.Done():
 			return errors.New("the hub has ended")
 		case <-ctx.Done():
