@@ -58,9 +58,14 @@ type rules struct {
 	termBegan        time.Time
 }
 
+// takeOver is how long after the start of a term the hub may still begin to connect to targets that a previous leader
+// worked on. Later ones were registered during the term.
+const takeOver = 10 * time.Second
+
 // signOfWork returns when the hub gave the last sign that it works on a target: it probed or dialled it, or has decided
-// when it will next. A registration that is refused or gone, and a target that is hibernated, need no work. Before the
-// first sign, that of the previous leader counts, whose status it is that operators see.
+// when it will next. A registration that is refused or gone, and a target that is hibernated, need no work. A target
+// that was registered during this term is worked on from then on. Before the first sign on any other, that of the
+// previous leader counts, whose status it is that operators see.
 func (o *observation) signOfWork(watchedUntil time.Time) time.Time {
 	if !o.registered {
 		return o.now
@@ -70,7 +75,7 @@ func (o *observation) signOfWork(watchedUntil time.Time) time.Time {
 		return o.now
 	}
 	sign := latest(o.health.LastProbeTime, o.status.NextAttempt)
-	if o.status.State != clustercache.StateConnecting {
+	if o.status.State != clustercache.StateConnecting || o.status.Since.After(o.rules.termBegan.Add(takeOver)) {
 		sign = latest(sign, o.status.Since)
 	}
 	switch {
