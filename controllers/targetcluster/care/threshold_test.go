@@ -1,6 +1,8 @@
 package care_test
 
 import (
+	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -118,4 +120,15 @@ func TestThresholdIsNeverCutShortByRounding(t *testing.T) {
 	g.Expect(s.Message).To(Equal("failing since 2026-03-01T12:00:01Z, which counts after 1m0s: no"))
 	g.Expect(h.advance(bad("no"), time.Minute, 60900*time.Millisecond).Status).To(Equal(yes))
 	g.Expect(h.advance(bad("no"), time.Minute, 61*time.Second).Status).To(Equal(no))
+}
+
+// TestTheExampleHasTheThresholdOfOwnTypes: the types that it lists are compared with the defaults where these are.
+func TestTheExampleHasTheThresholdOfOwnTypes(t *testing.T) {
+	g := NewWithT(t)
+	example, err := os.ReadFile("../../../docs/reference/config/example.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	said := regexp.MustCompile(`conditionThresholds: .*; of types of your own that are not listed: (\S+)`).
+		FindStringSubmatch(string(example))
+	g.Expect(said).To(HaveLen(2))
+	g.Expect(time.ParseDuration(said[1])).To(Equal(DefaultThreshold))
 }
