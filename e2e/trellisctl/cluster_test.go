@@ -201,7 +201,7 @@ func TestAClusterIsRemovedThoughItIsNeededIfThatIsConfirmed(t *testing.T) {
 	p.register("shoot-a")
 	p.apply("addons", p.configMap("a", "1"))
 	r := p.succeeds("cluster", "remove", "shoot-a", "--confirm")
-	p.Expect(r.err).To(ContainSubstring("cluster shoot-a keeps 1 object that nobody looks after any more, of: addons (1 object)"))
+	p.Expect(r.err).To(ContainSubstring("cluster shoot-a keeps 1 object that no hub looks after any more, of: addons (1 object)"))
 	p.Expect(p.registration("shoot-a")).To(BeNil())
 	p.Expect(target.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "a"}, &corev1.ConfigMap{})).To(Succeed())
 	p.eventually("addons", "Ready", "False", "TargetNotFound")

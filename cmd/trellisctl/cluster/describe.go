@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/addresses"
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -73,21 +71,6 @@ func (d *describe) run(ctx context.Context, name string) error {
 		return err
 	}
 	return d.print(ctx, source, tc, mrs)
-}
-
-// needing are the ManagedResources of a namespace that have objects in its target, or have its name as label.
-func needing(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (
-	[]resourcesv1alpha1.ManagedResource, error) {
-	mrs := &resourcesv1alpha1.ManagedResourceList{}
-	if err := source.List(ctx, mrs, client.InNamespace(tc.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing ManagedResources: %w", err)
-	}
-	return slices.DeleteFunc(mrs.Items, func(mr resourcesv1alpha1.ManagedResource) bool {
-		if uid := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]; uid != "" {
-			return uid != string(tc.Status.ClusterUID)
-		}
-		return mr.Labels[hubv1alpha1.ClusterNameLabel] != tc.Name
-	}), nil
 }
 
 func (d *describe) print(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster,

@@ -138,16 +138,16 @@ func (r *remove) unregister(ctx context.Context, source *cli.Source, registratio
 	return late
 }
 
-// counted waits until the hub has counted again if it counts ManagedResources although there are none any more: its
-// count may be half a minute old, and the admission policy of the chart uses it as well. The hub also counts those in
-// other namespaces; then the wait times out.
+// counted waits until the hub has counted again if it counts ManagedResources although none is left: its count may be
+// half a minute old, and the admission policy of the chart uses it as well. If the hub goes on counting some, such as
+// those of namespaces that the user may not list, the wait ends and needed reports them.
 func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (
 	*hubv1alpha1.TargetCluster, error) {
 	if count(tc) == 0 || r.confirm || !r.wait {
 		return tc, nil
 	}
-	mrs, err := needing(ctx, source, tc)
-	if err != nil || len(mrs) > 0 {
+	n, err := needOf(ctx, source, tc)
+	if err != nil || len(n.names) > 0 {
 		return tc, err
 	}
 	err = r.env.Await(ctx, r.timeout, func(ctx context.Context) (done bool, state string, err error) {
@@ -158,9 +158,8 @@ func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha
 		if tc = now; count(tc) == 0 {
 			return true, "", nil
 		}
-		return false, fmt.Sprintf(
-			"the hub still counts %s with something in the cluster, though there are none in namespace %s",
-			cli.Count(count(tc), "ManagedResource"), source.Namespace), nil
+		return false, fmt.Sprintf("waiting for the hub to count again: it counts %s for the cluster, of which none is "+
+			"to be seen", cli.Count(count(tc), "ManagedResource")), nil
 	})
 	if cli.IsTimeout(err) {
 		return tc, nil // needed reports it
@@ -179,37 +178,20 @@ func count(tc *hubv1alpha1.TargetCluster) int {
 // needed reports whether ManagedResources need the target. That is an error unless it is confirmed.
 func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc *hubv1alpha1.TargetCluster) (
 	bool, error) {
-	if tc == nil {
-		return false, nil // no hub ever saw it
-	}
-	mrs, err := needing(ctx, source, tc)
-	if err != nil {
+	n, err := needOf(ctx, source, tc)
+	if err != nil || n.total() == 0 {
 		return false, err
 	}
-	var names []string
-	objects := 0
-	for _, mr := range mrs {
-		objects += len(mr.Status.Resources)
-		state := mr.Name + " (" + cli.Count(len(mr.Status.Resources), "object")
-		if mr.DeletionTimestamp != nil {
-			state += ", is being deleted"
-		}
-		names = append(names, state+")")
-	}
-	counted := count(tc) // the hub also knows of those in other namespaces
-	if len(names) == 0 && counted == 0 {
-		return false, nil
-	}
-	shown := strings.Join(names[:min(len(names), namedManagedResources)], ", ")
-	if rest := max(len(names), counted) - min(len(names), namedManagedResources); rest > 0 {
-		shown = strings.TrimPrefix(fmt.Sprintf("%s and %d more", shown, rest), " and ")
-	}
 	if r.confirm {
-		r.env.Warn("cluster %s keeps %s that nobody looks after any more, of: %s", name, cli.Count(objects, "object"), shown)
+		what := cli.Count(n.objects, "object") + " that no hub looks after any more"
+		if n.objects == 0 {
+			what = "what it has: no objects are known in it"
+		}
+		r.env.Warn("cluster %s keeps %s, of: %s", name, what, n)
 		return true, nil
 	}
 	return true, cli.Refused("cluster %s is still needed by %s: %s. Delete what needs it to have its objects deleted, or say --confirm to leave all objects in the cluster as they are",
-		name, cli.Count(max(len(names), counted), "ManagedResource"), shown)
+		name, cli.Count(n.total(), "ManagedResource"), n)
 }
 
 // usedAccount is the service account of a registration, with a connection that may delete it.

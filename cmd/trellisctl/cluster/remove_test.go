@@ -16,10 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
@@ -30,6 +33,91 @@ func (c *hasty) After(d time.Duration) <-chan time.Time {
 	over := c.FakeClock.After(d)
 	c.Step(d)
 	return over
+}
+
+// TestWhatNeedsAClusterIsNamed: a ManagedResource counts for the hub as soon as the class of its target is known, which
+// is before it has objects, and it may be in another namespace.
+func TestWhatNeedsAClusterIsNamed(t *testing.T) {
+	mr := func(namespace, name, uid string, objects int) *resourcesv1alpha1.ManagedResource {
+		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if uid != "" {
+			mr.Annotations = map[string]string{hubv1alpha1.TargetUIDAnnotation: uid}
+		}
+		mr.Status.Resources = make([]resourcesv1alpha1.ObjectReference, objects)
+		return mr
+	}
+	labelled := mr("a", "labelled", "", 0)
+	labelled.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "b"}
+	strange := mr("a", "strange", "", 0)
+	strange.Spec.Class = ptr.To("strange")
+	forbidden := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if (&client.ListOptions{}).ApplyOptions(options).Namespace == "" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "managedresources"}, "", errors.New("not allowed"))
+		}
+		return c.List(ctx, list, options...)
+	}}
+	for name, test := range map[string]struct {
+		there   []client.Object
+		counted int32
+		objects int64
+		rights  interceptor.Funcs
+		refused string // empty: nothing needs it
+		kept    string
+	}{
+		"none": {},
+		"one that has no objects yet": {
+			there: []client.Object{mr("a", "addons", "", 0)}, counted: 1,
+			refused: "cluster a is still needed by 1 ManagedResource: addons (0 objects). Delete",
+			kept:    "cluster a keeps what it has: no objects are known in it, of: addons (0 objects)\n",
+		},
+		"one that the hub has not counted yet": {
+			there:   []client.Object{mr("a", "addons", "uid", 2), mr("a", "other", "other", 3), labelled, strange},
+			refused: "needed by 1 ManagedResource: addons (2 objects). Delete", kept: "keeps 2 objects that no hub looks after any more, of: addons",
+		},
+		"one of another namespace": {
+			there: []client.Object{mr("b", "addons", "uid", 2)}, counted: 1, objects: 2,
+			refused: "needed by 1 ManagedResource: b/addons. Delete", kept: "keeps 2 objects that no hub looks after any more, of: b/addons\n",
+		},
+		"one of a namespace that the user may not list": {
+			there: []client.Object{mr("b", "addons", "uid", 2)}, counted: 1, objects: 2, rights: forbidden,
+			refused: "needed by 1 ManagedResource: 1 of other namespaces, as the hub counts. Delete",
+			kept:    "keeps 2 objects that no hub looks after any more, of: 1 of other namespaces, as the hub counts\n",
+		},
+		"one here, and one there": {
+			there: []client.Object{mr("a", "addons", "uid", 1), mr("b", "addons", "uid", 2)}, counted: 2, objects: 3, rights: forbidden,
+			refused: "needed by 2 ManagedResources: addons (1 object), and 1 of other namespaces, as the hub counts. Delete",
+			kept:    "keeps 3 objects",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a"}}
+			tc.Status.ClusterUID, tc.Status.Objects = "uid", test.objects
+			tc.Status.ManagedResources = &hubv1alpha1.ManagedResourceCounts{Total: test.counted}
+			registration := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a-kubeconfig"}}
+			c := fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(append(test.there, tc, registration)...).
+				WithInterceptorFuncs(test.rights).Build()
+			streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+			env := cli.NewEnv(streams)
+			env.Clock = &hasty{FakeClock: clocktesting.NewFakeClock(time.Now())}
+			r := &remove{change: change{env: env, wait: true, timeout: time.Second}}
+			source := &cli.Source{Client: c, Namespace: "a"}
+			tc, err := r.counted(t.Context(), source, tc)
+			g.Expect(err).NotTo(HaveOccurred())
+			needed, err := r.needed(t.Context(), source, "a", tc)
+			g.Expect(needed).To(Equal(test.refused != ""))
+			if test.refused == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(ContainSubstring(test.refused)))
+			g.Expect(errOut.String()).NotTo(ContainSubstring("there are none"))
+			r.confirm = true
+			_, err = r.needed(t.Context(), source, "a", tc)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(errOut.String()).To(ContainSubstring(test.kept))
+		})
+	}
 }
 
 // TestAdmissionThatIsBehindIsAskedAgain: the admission policy hears of a new count a moment after the one who waited
