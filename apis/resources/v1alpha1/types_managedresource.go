@@ -11,9 +11,14 @@ import (
 // +kubebuilder:resource:scope=Namespaced,path=managedresources,singular=managedresource,shortName=mr
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name=Class,type=string,JSONPath=`.spec.class`,description="The class identifies which resource manager is responsible for this ManagedResource."
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether everything is applied, healthy and rolled out."
+// +kubebuilder:printcolumn:name=Reason,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it is ready or not."
 // +kubebuilder:printcolumn:name=Applied,type=string,JSONPath=`.status.conditions[?(@.type=="ResourcesApplied")].status`,description="Whether all resources have been applied."
 // +kubebuilder:printcolumn:name=Healthy,type=string,JSONPath=`.status.conditions[?(@.type=="ResourcesHealthy")].status`,description="Whether all resources are healthy."
 // +kubebuilder:printcolumn:name=Progressing,type=string,JSONPath=`.status.conditions[?(@.type=="ResourcesProgressing")].status`,description="Whether some resources are still being rolled out."
+// +kubebuilder:printcolumn:name=Contested,type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Contested")].status`,description="Whether another client changes the same objects again and again."
+// +kubebuilder:printcolumn:name=Since,type=date,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].lastTransitionTime`,description="For how long it is or is not ready."
+// +kubebuilder:printcolumn:name=Message,type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What to know about the state."
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 type ManagedResource struct {
 	metav1.TypeMeta   `json:",inline"`
