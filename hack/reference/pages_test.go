@@ -157,6 +157,50 @@ func TestLinks(t *testing.T) {
 	g.Expect(followed).To(BeNumerically(">", 50))
 }
 
+// TestPagesAgreeOnMemory: what sizes a hub is what was measured.
+func TestPagesAgreeOnMemory(t *testing.T) {
+	g := NewWithT(t)
+	measured := regexp.MustCompile(`an object takes about ([\d.]+ KB), a watch about ([\d.]+ KB) with its stacks, and a ` +
+		`target\s+without them ([\d.]+ KB)`).FindStringSubmatch(
+		strings.Join(strings.Fields(read(t, "docs/explanation/memory.md")), " "))
+	g.Expect(measured).To(HaveLen(4))
+	sizing := read(t, "docs/explanation/sizing.md")
+	for i, row := range []string{"managed object", "watch: a kind in use in a target", "target"} {
+		g.Expect(sizing).To(MatchRegexp(`(?m)^\| %s \| %s\b`, row, regexp.QuoteMeta(measured[i+1])))
+	}
+}
+
+// TestNothingIsPromised: webhooks are the part of a resource manager that a hub does not have yet.
+func TestNothingIsPromised(t *testing.T) {
+	if _, err := os.Stat(filepath.Join(root, "webhooks")); err == nil {
+		t.Skip("there are webhooks")
+	}
+	promise := regexp.MustCompile(`takes? the place of (one|a|the) (such|resource) manager`)
+	for _, file := range pages(t) {
+		text := strings.Join(strings.Fields(read(t, file)), " ")
+		NewWithT(t).Expect(promise.FindString(text)).To(BeEmpty(), "%s promises too much", file)
+	}
+}
+
+// TestPagesPromiseColumnsThatThereAre: a page that names columns of kubectl is right.
+func TestPagesPromiseColumnsThatThereAre(t *testing.T) {
+	g := NewWithT(t)
+	page := read(t, "docs/how-to/what-is-it-doing.md")
+	for command, file := range map[string]string{
+		"kubectl get mr -A": "resources.gardener.cloud_managedresources.yaml",
+		"kubectl get tc -A": "hub.gardener.cloud_targetclusters.yaml",
+	} {
+		promised := regexp.MustCompile("(?m)^\\| `" + command + "` \\|[^|]*: ([^|]*)\\|").FindStringSubmatch(page)
+		g.Expect(promised).To(HaveLen(2), command)
+		crd := strings.ToUpper(read(t, "charts/trellis/files/crds/"+file))
+		columns := regexp.MustCompile("`([A-Z ]+)`").FindAllStringSubmatch(promised[1], -1)
+		g.Expect(columns).To(HaveLen(2))
+		for _, column := range columns {
+			g.Expect(crd).To(ContainSubstring("      NAME: "+column[1]+"\n"), "%s does not show it", command)
+		}
+	}
+}
+
 // TestPagesAreMerged: a page with the marks of a conflict of git says two things at once.
 func TestPagesAreMerged(t *testing.T) {
 	marks := regexp.MustCompile(`(?m)^(<{7}|>{7}|\|{7}) `)
