@@ -17,6 +17,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/clock"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	Leases coordinationv1client.LeaseInterface
 	// Namespace and Name are those of the Lease, Identity who renews it.
 	Namespace, Name, Identity string
+	// Version is that of the hub, for the Lease; empty: it is not said.
+	Version string
 	// Interval is how often it is renewed.
 	Interval time.Duration
 	// Validity is how long it says that the hub works.
@@ -175,6 +178,9 @@ func (h *Heart) renew(ctx context.Context, lease *coordinationv1.Lease) (*coordi
 			}
 			next.Spec.LeaseTransitions = new(transitions + 1)
 		}
+	}
+	if h.Version != "" {
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, hubv1alpha1.VersionAnnotation, h.Version)
 	}
 	next.Spec.LeaseDurationSeconds, next.Spec.RenewTime = new(int32(h.Validity.Seconds())), &now
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	. "github.com/trellis-hub/trellis/leader/heartbeat"
 )
 
@@ -63,7 +64,7 @@ func (b *body) become(t *testing.T, identity string) {
 	heart, err := New(Options{
 		Leases: b.source.CoordinationV1().Leases("hub"), Namespace: "hub", Name: "trellis-heartbeat", Identity: identity,
 		Interval: 10 * time.Second, Validity: 40 * time.Second, Loops: b.loops, Events: b.events, Clock: b.clock, Logger: logr.Discard(),
-		Registerer: prometheus.NewRegistry(),
+		Registerer: prometheus.NewRegistry(), Version: "v-" + identity,
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Heart = heart
@@ -87,6 +88,20 @@ func (b *body) rest() {
 func (b *body) beat() {
 	b.clock.Step(10 * time.Second)
 	b.rest()
+}
+
+// TestTheLeaseHasTheVersionOfTheLeader: also after another one has taken over.
+func TestTheLeaseHasTheVersionOfTheLeader(t *testing.T) {
+	b := newBody(t)
+	says := func() string {
+		lease, err := b.source.CoordinationV1().Leases("hub").Get(t.Context(), "trellis-heartbeat", metav1.GetOptions{})
+		b.Expect(err).NotTo(HaveOccurred())
+		return lease.Annotations[hubv1alpha1.VersionAnnotation]
+	}
+	b.Expect(says()).To(Equal("v-hub-0"))
+	b.stop()
+	b.become(t, "hub-1")
+	b.Expect(says()).To(Equal("v-hub-1"))
 }
 
 func (b *body) lease() *coordinationv1.LeaseSpec {

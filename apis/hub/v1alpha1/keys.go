@@ -42,6 +42,8 @@ const (
 	// AppliedAnnotation, on a ManagedResource, says what was applied completely: the versions of its Secrets and a
 	// digest of its objects. While that matches, nothing is sent. Without it everything is only applied once more.
 	AppliedAnnotation = "hub.gardener.cloud/applied"
+	// VersionAnnotation, on the Lease of the heartbeat, is the version of the hub that leads.
+	VersionAnnotation = "hub.gardener.cloud/version"
 )
 
 // Values of StatusLabel, from good to bad.

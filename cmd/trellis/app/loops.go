@@ -11,6 +11,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
+	"github.com/trellis-hub/trellis/version"
 )
 
 // termEnd is how long the end of a term may take.
@@ -40,6 +41,7 @@ func (h *hub) newHeart() (*heartbeat.Heart, error) {
 	return heartbeat.New(heartbeat.Options{
 		Leases:    client.CoordinationV1().Leases(election.ResourceNamespace),
 		Namespace: election.ResourceNamespace, Name: election.ResourceName + heartbeat.NameSuffix, Identity: h.Identity,
+		Version:  version.Get().Version,
 		Interval: settings.RenewInterval.Duration, Validity: settings.MonitorPeriod.Duration,
 		Loops: h.loops, Events: h.manager.GetEventRecorder("trellis"), Clock: h.Clock,
 		Logger: h.Logger.WithName("heartbeat"), Registerer: h.Registerer,
