@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,6 +117,23 @@ func (p *place) ctl(args ...string) result {
 // with runs a command line with something on stdin.
 func (p *place) with(stdin string, args ...string) result {
 	p.t.Helper()
+	r := p.run(stdin, args...)
+	p.t.Logf("$ trellisctl %v\n%s%s(exit code %d)", args, r.out, r.err, r.code)
+	p.Expect(credentials.FindString(r.out+r.err)).To(BeEmpty(), "a credential was printed")
+	return r
+}
+
+// credential runs a command line that prints a credential, which is what it is for.
+func (p *place) credential(args ...string) result {
+	p.t.Helper()
+	r := p.run("", args...)
+	p.t.Logf("$ trellisctl %v\n(hidden) %s(exit code %d)", args, r.err, r.code)
+	p.Expect(credentials.FindString(r.err)).To(BeEmpty(), "a credential was printed on stderr")
+	return r
+}
+
+func (p *place) run(stdin string, args ...string) result {
+	p.t.Helper()
 	streams, in, out, err := genericiooptions.NewTestIOStreams()
 	in.WriteString(stdin)
 	line := append([]string{"--kubeconfig", kubeconfig, "-n", p.name}, args...)
@@ -125,18 +143,17 @@ func (p *place) with(stdin string, args ...string) result {
 	ctx, cancel := context.WithTimeout(p.ctx, 2*time.Minute)
 	defer cancel()
 	code := app.Run(ctx, cli.NewEnv(streams), app.Name, line)
-	r := result{out: out.String(), err: err.String(), code: code}
-	p.t.Logf("$ trellisctl %v\n%s%s(exit code %d)", args, r.out, r.err, code)
-	p.Expect(credentials.FindString(r.out+r.err)).To(BeEmpty(), "a credential was printed")
-	return r
+	return result{out: out.String(), err: err.String(), code: code}
 }
 
 // connects reports whether a command line connects to targets, which are on this machine.
 func connects(args []string) bool {
 	for i, arg := range args {
 		switch arg {
+		case "rollout":
+			return false
 		case "status", "tree", "diff":
-			return true
+			return i+1 < len(args) && strings.HasPrefix(args[i+1], "m")
 		case "why":
 			return i+1 < len(args) && !slices.Contains([]string{"mr", "cluster"}, args[i+1])
 		case "cluster":

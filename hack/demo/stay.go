@@ -17,6 +17,8 @@ The clusters stay until Ctrl-C. In another terminal, with any kubectl, or with %
 
 Or with trellisctl, which also knows of the targets:
 
+  %[1]s/trellisctl --kubeconfig %[1]s/source.kubeconfig status
+  %[1]s/trellisctl --kubeconfig %[1]s/source.kubeconfig problems -A
   %[1]s/trellisctl --kubeconfig %[1]s/source.kubeconfig -n shoot--demo--alpha tree mr web --allow-network 127.0.0.0/8
   %[1]s/trellisctl --kubeconfig %[1]s/source.kubeconfig -n shoot--demo--alpha why mr web
 

@@ -51,6 +51,27 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 // run runs a command line against a source with some objects, and returns everything that it said.
 func run(t *testing.T, name string, objects []client.Object, args ...string) string {
 	t.Helper()
+	return runAt(t, name, func() client.WithWatch { return sourceOf(objects) }, args...)
+}
+
+// sourceOf is a source with some objects.
+func sourceOf(objects []client.Object) client.WithWatch {
+	index := func(f func(*corev1.Event) string) client.IndexerFunc {
+		return func(o client.Object) []string {
+			e, _ := o.(*corev1.Event)
+			return []string{f(e)}
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(objects...).
+		WithStatusSubresource(&hubv1alpha1.TargetCluster{}, &resourcesv1alpha1.ManagedResource{}).
+		WithIndex(&corev1.Event{}, "involvedObject.uid", index(func(e *corev1.Event) string { return string(e.InvolvedObject.UID) })).
+		WithIndex(&corev1.Event{}, "involvedObject.name", index(func(e *corev1.Event) string { return e.InvolvedObject.Name })).
+		WithIndex(&corev1.Event{}, "involvedObject.kind", index(func(e *corev1.Event) string { return e.InvolvedObject.Kind })).Build()
+}
+
+// runAt runs a command line against a source, and returns everything that it said.
+func runAt(t *testing.T, name string, source func() client.WithWatch, args ...string) string {
+	t.Helper()
 	g := NewWithT(t)
 	streams, in, out, errOut := genericiooptions.NewTestIOStreams()
 	in.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: motd, namespace: default}\ndata: {motd: hello}\n")
@@ -60,19 +81,8 @@ func run(t *testing.T, name string, objects []client.Object, args ...string) str
 	g.Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}],
 "clusters":[{"name":"x","cluster":{"server":"https://source.invalid"}}],"users":[{"name":"x","user":{"token":"x"}}]}`), 0o600)).To(Succeed())
 	line := append([]string{"--kubeconfig", kubeconfig, "--namespace", "shoot--foo--a"}, args...)
-	env.NewClient = func(*rest.Config) (client.Client, error) {
-		index := func(f func(*corev1.Event) string) client.IndexerFunc {
-			return func(o client.Object) []string {
-				e, _ := o.(*corev1.Event)
-				return []string{f(e)}
-			}
-		}
-		return fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(objects...).
-			WithStatusSubresource(&hubv1alpha1.TargetCluster{}, &resourcesv1alpha1.ManagedResource{}).
-			WithIndex(&corev1.Event{}, "involvedObject.uid", index(func(e *corev1.Event) string { return string(e.InvolvedObject.UID) })).
-			WithIndex(&corev1.Event{}, "involvedObject.name", index(func(e *corev1.Event) string { return e.InvolvedObject.Name })).
-			WithIndex(&corev1.Event{}, "involvedObject.kind", index(func(e *corev1.Event) string { return e.InvolvedObject.Kind })).Build(), nil
-	}
+	env.NewTables = nil
+	env.NewClient = func(*rest.Config) (client.WithWatch, error) { return source(), nil }
 	code := app.Run(context.Background(), env, name, line)
 	said := out.String()
 	if errOut.Len() > 0 {
@@ -169,7 +179,39 @@ func TestOutput(t *testing.T) {
 		"options":               "options",
 		"typo":                  "stats mr addons",
 		"typo-below":            "cluster lst",
-		"typo-version":          "version",
+		"version":               "version",
+		"version-client-name":   "version --client -o name",
+		"why-several":           "why mr addons well cluster/shoot-b",
+		"why-several-kinds":     "why mr/addons cluster/shoot-b",
+		"why-all-json":          "why mr -A -o json",
+		"why-elsewhere":         "why mr shoot--foo--a/addons -n other",
+		"why-labels-none":       "why mr -l a=b",
+		"why-names-and-all":     "why mr addons -A",
+		"events-several":        "events mr addons shoot--foo--a/well",
+		"get-mr":                "get mr",
+		"get-mr-wide":           "get mr -A -o wide",
+		"get-mr-named-yaml":     "get mr well -o yaml",
+		"get-mr-jsonpath":       "get mr -o jsonpath={.items[*].metadata.name}",
+		"get-mr-columns":        "get mr -A -o custom-columns=NAME:.metadata.name,CLASS:.spec.class --no-headers",
+		"get-mr-sorted":         "get mr --sort-by .metadata.creationTimestamp",
+		"get-mr-sorted-by-none": "get mr --sort-by .spec.nothing",
+		"get-mr-missing":        "get mr nothing",
+		"get-mr-none":           "get mr -n nothing --not-ready",
+		"get-cluster":           "get cluster -A",
+		"get-cluster-name":      "get cluster -A -o name --not-ready",
+		"get-format":            "get mr -o xml",
+		"get-pods":              "get pods",
+		"top":                   "top",
+		"top-drift":             "top -A --sort-by drift --count 1 -o name",
+		"top-typo":              "top --sort-by size",
+		"wait-ready":            "wait mr well -o name",
+		"wait-for-typo":         "wait mr well --for ready",
+		"rollout-none":          "rollout status mr nothing",
+		"rollout-unnamed":       "rollout status mr -A",
+		"kubeconfig-refused":    "kubeconfig shoot-a",
+		"kubeconfig-none":       "kubeconfig shoot-x",
+		"kubeconfig-duration":   "kubeconfig shoot-a --duration 1m",
+		"kubectl-no-dash":       "kubectl shoot-a get pods",
 		"describe-nothing":      "cluster describe",
 		"add-no-file":           "cluster add shoot-x --from-kubeconfig testdata/does-not-exist",
 	} {
@@ -185,7 +227,12 @@ func TestCompletion(t *testing.T) {
 		"why mr |":                    "addons strange stuck suspended well",
 		"why ManagedResource |":       "addons strange stuck suspended well",
 		"why cluster |":               "shoot-a shoot-b",
-		"why mr addons |":             "",
+		"why mr addons |":             "strange stuck suspended well",
+		"get |":                       "mr cluster",
+		"get cluster |":               "shoot-a shoot-b",
+		"wait mr |":                   "addons strange stuck suspended well",
+		"kubeconfig |":                "shoot-a shoot-b",
+		"top --sort-by |":             "objects drift managedresources notready nodes rtt",
 		"why pods |":                  "",
 		"why mr/|":                    "mr/addons mr/strange mr/stuck mr/suspended mr/well",
 		"status |":                    "mr",
@@ -266,7 +313,7 @@ func TestEveryCommandHasTheFormatsForPrograms(t *testing.T) {
 		for _, sub := range c.Commands() {
 			walk(sub)
 		}
-		if c.HasSubCommands() || !c.IsAvailableCommand() || slices.Contains([]string{"options", "completion", "help"}, c.Name()) || c.Parent().Name() == "completion" {
+		if c.HasSubCommands() || !c.IsAvailableCommand() || slices.Contains([]string{"options", "completion", "help", "kubectl"}, c.Name()) || c.Parent().Name() == "completion" {
 			return
 		}
 		looked++
@@ -278,14 +325,15 @@ func TestEveryCommandHasTheFormatsForPrograms(t *testing.T) {
 		}
 	}
 	walk(app.New(cli.NewEnv(streams), app.Name))
-	NewWithT(t).Expect(looked).To(Equal(16))
+	NewWithT(t).Expect(looked).To(Equal(24))
 }
 
 func TestTheReferenceIsComplete(t *testing.T) {
 	g := NewWithT(t)
 	page := string(app.Reference())
 	for _, command := range []string{"cluster add", "cluster remove", "pack", "unpack", "status", "tree", "diff", "why",
-		"events", "reconcile", "suspend", "resume", "config convert"} {
+		"events", "reconcile", "suspend", "resume", "config convert", "problems", "top", "get", "wait", "check", "version",
+		"kubeconfig", "kubectl", "rollout status"} {
 		g.Expect(page).To(ContainSubstring("\n## " + command + "\n"))
 	}
 	g.Expect(page).NotTo(ContainSubstring(os.Getenv("HOME") + "/"))

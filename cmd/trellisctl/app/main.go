@@ -16,14 +16,19 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/trellis-hub/trellis/cmd/trellisctl/access"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/check"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cluster"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/convert"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/diff"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/explain"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/fleet"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/get"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/inspect"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/operate"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/pack"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/rollout"
 	"github.com/trellis-hub/trellis/version"
 )
 
@@ -92,15 +97,19 @@ func New(env *cli.Env, name string) *cobra.Command {
 	completeFlags(env, root)
 
 	groups := []*cobra.Group{
-		{ID: "clusters", Title: "Clusters:"}, {ID: "content", Title: "Content:"}, {ID: "look", Title: "Look and understand:"},
+		{ID: "fleet", Title: "Fleet:"}, {ID: "clusters", Title: "Clusters:"}, {ID: "content", Title: "Content:"},
+		{ID: "look", Title: "Look and understand:"}, {ID: "access", Title: "Access to clusters:"},
 		{ID: "operate", Title: "Operate:"},
 	}
 	root.AddGroup(groups...)
 	for id, commands := range map[string][]*cobra.Command{
 		"clusters": {cluster.New(env)},
 		"content":  {pack.New(env), pack.NewUnpack(env)},
-		"look": {inspect.NewStatus(env), inspect.NewTree(env), diff.New(env), explain.NewWhy(env),
+		"fleet": {fleet.NewProblems(env), fleet.NewTop(env), get.New(env), get.NewWait(env), rollout.New(env),
+			check.New(env), check.NewVersion(env)},
+		"look": {inspect.NewStatus(env, &fleet.OverviewFlags{}), inspect.NewTree(env), diff.New(env), explain.NewWhy(env),
 			explain.NewEvents(env)},
+		"access":  {access.NewKubeconfig(env), access.NewKubectl(env)},
 		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env), convert.New(env)},
 	} {
 		for _, command := range commands {
@@ -147,9 +156,6 @@ func finish(command *cobra.Command) {
 // suggestion names commands with a similar name.
 func suggestion(c *cobra.Command, word string) string {
 	c.SuggestionsMinimumDistance = 2
-	if word == "version" && !c.HasParent() {
-		return ", did you mean --version?"
-	}
 	if names := c.SuggestionsFor(word); len(names) > 0 {
 		return ", did you mean " + strings.Join(names, " or ") + "?"
 	}

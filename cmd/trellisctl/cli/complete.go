@@ -19,6 +19,11 @@ func (e *Env) CompleteFlag(cmd *cobra.Command, flag string, kind Kind, words ...
 	}))
 }
 
+// CompleteWords completes the value of a flag with words.
+func CompleteWords(cmd *cobra.Command, flag string, words ...string) {
+	must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
+}
+
 // Contexts are the names of contexts in the kubeconfig, for completion.
 func (e *Env) Contexts() ([]string, error) {
 	config, err := e.raw()

@@ -3,6 +3,8 @@
 //	Env       streams, kubeconfig flags and clock of a process; every command gets it
 //	Source    a client of the source cluster, with the namespace that was asked for
 //	Subject   the arguments "mr NAME" and "cluster NAME", with completion
+//	Selection the flags -A and -l, and commands that work on several subjects
+//	HubFlags  where the heartbeat of the hub is, and what it says
 //	Output    -o json|yaml|wide|name and tables
 //	Style     colours, on terminals only
 //	Progress  reports what is waited for, on stderr

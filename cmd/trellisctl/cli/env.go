@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -36,7 +38,9 @@ type Env struct {
 	// Clock is the source of time and of timers.
 	Clock clock.Clock
 	// NewClient makes the client of the source cluster.
-	NewClient func(*rest.Config) (client.Client, error)
+	NewClient func(*rest.Config) (client.WithWatch, error)
+	// NewTables makes the client with which ManagedResources are listed as tables. Nil: whole objects are listed.
+	NewTables func(*rest.Config) (rest.Interface, error)
 	// Interactive reports whether questions can be answered.
 	Interactive func() bool
 }
@@ -46,13 +50,13 @@ func NewEnv(streams genericiooptions.IOStreams) *Env {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.CacheDir = nil // nothing is cached on disk
 	env := &Env{IOStreams: streams, Command: FieldManager, Flags: flags, Clock: clock.RealClock{},
-		NewClient: func(config *rest.Config) (client.Client, error) {
+		NewClient: func(config *rest.Config) (client.WithWatch, error) {
 			httpClient, err := HTTPClientFor(config)
 			if err != nil {
 				return nil, err
 			}
-			return client.New(config, client.Options{HTTPClient: httpClient, Scheme: Scheme()})
-		}}
+			return client.NewWithWatch(config, client.Options{HTTPClient: httpClient, Scheme: Scheme()})
+		}, NewTables: newTables}
 	env.Interactive = env.onTerminal
 	return env
 }
@@ -86,11 +90,32 @@ func Scheme() *runtime.Scheme {
 
 // Source is the cluster in which the hub runs.
 type Source struct {
-	client.Client
+	client.WithWatch
 	// Config is the access to it.
 	Config *rest.Config
 	// Namespace is the one that was asked for.
 	Namespace string
+	// Tables lists ManagedResources as tables; nil if whole objects are to be listed.
+	Tables rest.Interface
+}
+
+// In returns the same source with another namespace.
+func (s *Source) In(namespace string) *Source {
+	other := *s
+	other.Namespace = namespace
+	return &other
+}
+
+// newTables makes a client for the API group of ManagedResources.
+func newTables(config *rest.Config) (rest.Interface, error) {
+	httpClient, err := HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	own := rest.CopyConfig(config)
+	own.APIPath, own.GroupVersion = "/apis", &resourcesv1alpha1.GroupVersion
+	own.NegotiatedSerializer = serializer.NewCodecFactory(Scheme()).WithoutConversion()
+	return rest.RESTClientForConfigAndClient(own, httpClient)
 }
 
 // Source returns the source cluster. It sends no request.
@@ -117,7 +142,13 @@ func (e *Env) Source() (*Source, error) {
 	if namespace == "" {
 		namespace = corev1.NamespaceDefault
 	}
-	return &Source{Client: c, Config: config, Namespace: namespace}, nil
+	source := &Source{WithWatch: c, Config: config, Namespace: namespace}
+	if e.NewTables != nil {
+		if source.Tables, err = e.NewTables(config); err != nil {
+			return nil, fmt.Errorf("connecting to the source cluster: %w", err)
+		}
+	}
+	return source, nil
 }
 
 // defaultServer is the server that kubectl uses without a kubeconfig, a flag or the environment of a pod. No current
@@ -151,6 +182,11 @@ func (e *Env) Explain(err error) error {
 	}
 	return fmt.Errorf("the cluster%s knows nothing of %s: Trellis is not installed there, or it is not the cluster that you mean; see '%s options' for --kubeconfig and --context",
 		where, group, e.Command)
+}
+
+// Speak has a text name the program as the user calls it.
+func (e *Env) Speak(text string) string {
+	return strings.ReplaceAll(text, FieldManager+" ", e.Command+" ")
 }
 
 // Note prints information that is not part of the output, on stderr.

@@ -9,12 +9,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
 // Formats of Output. The empty one is text for users.
@@ -31,8 +35,38 @@ type Output struct {
 	Format string
 	// NoHeaders leaves out the headers of tables.
 	NoHeaders bool
+	// Qualified has names printed with their namespaces, as kind/namespace/name. Every command takes such names.
+	Qualified bool
+	// Spaced puts an empty line between the texts about several subjects.
+	Spaced bool
 
 	allowed []string
+	// together collects what is encoded about several subjects; nil if there is one.
+	together *[]any
+}
+
+// Together runs what encodes a value for each of several subjects, and writes one list of them, as kubectl does.
+func (o *Output) Together(w io.Writer, run func() error) error {
+	if !o.Structured() {
+		return run()
+	}
+	items := []any{}
+	o.together = &items
+	failed := run()
+	o.together = nil
+	if err := o.Encode(w, map[string]any{"apiVersion": "v1", "kind": "List", "items": items}); err != nil {
+		return err
+	}
+	return failed
+}
+
+// Name is the name of an object for -o name.
+func (o *Output) Name(scheme *runtime.Scheme, obj client.Object) string {
+	name := Name(scheme, obj)
+	if kind, rest, found := strings.Cut(name, "/"); found && o.Qualified && obj.GetNamespace() != "" {
+		return kind + "/" + obj.GetNamespace() + "/" + rest
+	}
+	return name
 }
 
 // AddFlags adds the flag -o with the formats that a command has besides text.
@@ -66,6 +100,10 @@ func (o *Output) Structured() bool { return o.Format == FormatJSON || o.Format =
 
 // Encode writes a value as JSON or YAML.
 func (o *Output) Encode(w io.Writer, value any) error {
+	if o.together != nil {
+		*o.together = append(*o.together, value)
+		return nil
+	}
 	if o.Format == FormatYAML {
 		raw, err := yaml.Marshal(value)
 		if err != nil {
@@ -113,6 +151,22 @@ func Typed[T client.Object](scheme *runtime.Scheme, obj T) T {
 	}
 	obj.SetManagedFields(nil)
 	return obj
+}
+
+// SecretHeads is an empty list of the metadata of Secrets.
+func SecretHeads() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	return list
+}
+
+// ObjectOf is a ManagedResource or a TargetCluster of which only the name is known.
+func ObjectOf(kind Kind, namespace, name string) client.Object {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	if kind == KindCluster {
+		return &hubv1alpha1.TargetCluster{ObjectMeta: meta}
+	}
+	return &resourcesv1alpha1.ManagedResource{ObjectMeta: meta}
 }
 
 // Name is the name of an object for -o name.

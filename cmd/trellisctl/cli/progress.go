@@ -53,6 +53,12 @@ func (p *Progress) End() {
 // is waited for.
 func (e *Env) Await(ctx context.Context, timeout time.Duration,
 	look func(context.Context) (done bool, state string, err error)) error {
+	return e.AwaitEvery(ctx, poll, timeout, look)
+}
+
+// AwaitEvery is Await with another pause between two looks.
+func (e *Env) AwaitEvery(ctx context.Context, pause, timeout time.Duration,
+	look func(context.Context) (done bool, state string, err error)) error {
 	progress := e.Progress()
 	defer progress.End()
 	end := e.Clock.Now().Add(timeout)
@@ -75,7 +81,7 @@ func (e *Env) Await(ctx context.Context, timeout time.Duration,
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-e.Clock.After(poll):
+		case <-e.Clock.After(pause):
 		}
 	}
 }

@@ -54,26 +54,74 @@ var namespaced = []Kind{KindService, KindConfigMap, KindSecret}
 // Subject is what a command is about.
 type Subject struct {
 	Kind Kind
+	// Name of an object of a target may be namespace/name there.
 	Name string
+	// Namespace is that of the source, if it was given with the name; empty for that of the command line.
+	Namespace string
 }
 
 // ParseSubject reads "mr NAME" or "mr/NAME".
 func ParseSubject(args []string, kinds ...Kind) (Subject, error) {
-	if len(args) == 1 {
-		if kind, name, found := strings.Cut(args[0], "/"); found {
-			args = []string{kind, name}
-		}
+	subjects, _, err := parseSubjects(args, kinds...)
+	if err != nil {
+		return Subject{}, err
 	}
-	if len(args) != 2 || args[1] == "" {
+	if len(subjects) != 1 {
 		return Subject{}, Usage("what it is about has to be given as %s", forms(kinds))
 	}
-	kind, known := kindOf(args[0], kinds)
-	if !known {
-		return Subject{}, Usage("%q is no kind that this is about: it has to be given as %s", args[0], forms(kinds))
+	return subjects[0], nil
+}
+
+// parseSubjects reads "mr NAME...", "mr/NAME cluster/NAME...", or a kind alone. Names of the source may have their
+// namespaces: NAMESPACE/NAME.
+func parseSubjects(args []string, kinds ...Kind) (subjects []Subject, kind Kind, err error) {
+	if len(args) == 0 || args[0] == "" {
+		return nil, "", Usage("what it is about has to be given as %s", forms(kinds))
 	}
-	subject := Subject{Kind: kind, Name: args[1]}
-	if key := subject.Key(); slices.Contains(namespaced, kind) && (key.Namespace == "" || key.Name == "") {
-		return Subject{}, Usage("a %s of a target has to be given with its namespace there: %s", kind, form(kind))
+	word, _, slash := strings.Cut(args[0], "/")
+	kind, known := kindOf(word, kinds)
+	if !known {
+		return nil, "", Usage("%q is no kind that this is about: it has to be given as %s", word, forms(kinds))
+	}
+	names := args[1:]
+	if slash {
+		names = args
+	}
+	for _, name := range names {
+		of := kind
+		if slash {
+			word, rest, _ := strings.Cut(name, "/")
+			if of, known = kindOf(word, kinds); !known || rest == "" {
+				return nil, "", Usage("%q has to be given as %s, with a slash between the two", name, forms(kinds))
+			}
+			name = rest
+		}
+		subject, err := subjectOf(of, name)
+		if err != nil {
+			return nil, "", err
+		}
+		subjects = append(subjects, subject)
+	}
+	return subjects, kind, nil
+}
+
+// subjectOf reads one name.
+func subjectOf(kind Kind, name string) (Subject, error) {
+	if name == "" {
+		return Subject{}, Usage("a name is empty: it has to be given as %s", form(kind))
+	}
+	subject := Subject{Kind: kind, Name: name}
+	if slices.Contains(namespaced, kind) {
+		if key := subject.Key(); key.Namespace == "" || key.Name == "" {
+			return Subject{}, Usage("a %s of a target has to be given with its namespace there: %s", kind, form(kind))
+		}
+		return subject, nil
+	}
+	if namespace, name, found := strings.Cut(name, "/"); found {
+		if namespace == "" || name == "" || strings.Contains(name, "/") {
+			return Subject{}, Usage("%q is neither NAME nor NAMESPACE/NAME", subject.Name)
+		}
+		subject.Namespace, subject.Name = namespace, name
 	}
 	return subject, nil
 }
@@ -84,6 +132,12 @@ func (s Subject) Key() client.ObjectKey {
 		return client.ObjectKey{Namespace: namespace, Name: name}
 	}
 	return client.ObjectKey{Name: s.Name}
+}
+
+// KindOf returns the kind that arguments begin with: "mr", or "mr/NAME".
+func KindOf(args []string, kinds ...Kind) (Kind, error) {
+	_, kind, err := parseSubjects(args, kinds...)
+	return kind, err
 }
 
 // kindOf returns the kind of a word, if it is one of the given kinds. The name of a CRD is accepted as well.
@@ -124,9 +178,14 @@ func (e *Env) CompleteSubject(kinds ...Kind) cobra.CompletionFunc {
 				words = append(words, string(k))
 			}
 			return words, cobra.ShellCompDirectiveNoFileComp
-		case 1:
-			if kind, known := kindOf(args[0], kinds); known {
-				return e.names(cmd.Context(), kind), cobra.ShellCompDirectiveNoFileComp
+		default:
+			if before, _, slash := strings.Cut(word, "/"); slash && strings.Contains(args[0], "/") {
+				return e.slashed(cmd.Context(), before, kinds), cobra.ShellCompDirectiveNoFileComp
+			}
+			if kind, known := kindOf(args[0], kinds); known && !strings.Contains(args[0], "/") {
+				return slices.DeleteFunc(e.names(cmd.Context(), kind), func(name string) bool {
+					return slices.Contains(args[1:], name)
+				}), cobra.ShellCompDirectiveNoFileComp
 			}
 		}
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -221,20 +280,4 @@ func (s *Source) TargetCluster(ctx context.Context, name string) (*hubv1alpha1.T
 		return nil, fmt.Errorf("reading TargetCluster %s/%s: %w", s.Namespace, name, err)
 	}
 	return tc, nil
-}
-
-// TakeSubject makes a command take one subject of some kinds as its arguments, complete it, and run with it.
-func (e *Env) TakeSubject(command *cobra.Command, run func(context.Context, Subject) error, kinds ...Kind) {
-	command.Args = func(_ *cobra.Command, args []string) error {
-		_, err := ParseSubject(args, kinds...)
-		return err
-	}
-	command.ValidArgsFunction = e.CompleteSubject(kinds...)
-	command.RunE = func(cmd *cobra.Command, args []string) error {
-		subject, err := ParseSubject(args, kinds...)
-		if err != nil {
-			return err
-		}
-		return run(cmd.Context(), subject)
-	}
 }

@@ -101,7 +101,7 @@ func TestWhatNeedsAClusterIsNamed(t *testing.T) {
 			env := cli.NewEnv(streams)
 			env.Clock = &hasty{FakeClock: clocktesting.NewFakeClock(time.Now())}
 			r := &remove{change: change{env: env, wait: true, timeout: time.Second}}
-			source := &cli.Source{Client: c, Namespace: "a"}
+			source := &cli.Source{WithWatch: c, Namespace: "a"}
 			tc, err := r.counted(t.Context(), source, tc)
 			g.Expect(err).NotTo(HaveOccurred())
 			needed, err := r.needed(t.Context(), source, "a", tc)
@@ -159,7 +159,7 @@ func TestAdmissionThatIsBehindIsAskedAgain(t *testing.T) {
 			env := cli.NewEnv(genericiooptions.NewTestIOStreamsDiscard())
 			env.Clock = &hasty{FakeClock: clocktesting.NewFakeClock(time.Now())}
 			r := &remove{change: change{env: env}}
-			err := r.unregister(t.Context(), &cli.Source{Client: c, Namespace: "a"}, registration, test.needed)
+			err := r.unregister(t.Context(), &cli.Source{WithWatch: c, Namespace: "a"}, registration, test.needed)
 			if test.err == nil {
 				g.Expect(err).NotTo(HaveOccurred())
 			} else {

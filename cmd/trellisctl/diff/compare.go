@@ -13,6 +13,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/mask"
 )
 
 // Field is a field that changes. From is nil for one that is added, To for one that is removed.
@@ -124,8 +125,8 @@ func isEmpty(v any) bool {
 
 // shown is a value as it may be shown.
 func (c *comparison) shown(value any, path []string) any {
-	if cli.Hidden(c.kind, path...) {
-		return cli.HiddenValue(value, path[0] == "data")
+	if mask.Hidden(c.kind, path...) {
+		return mask.HiddenValue(value, path[0] == "data")
 	}
 	return value
 }

@@ -16,6 +16,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/mask"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/engine/apply"
@@ -209,7 +210,7 @@ func (r *planner) object(ctx context.Context, in apply.Intent) Difference {
 		d.note("the manifest has list items that the target takes for the same: %s", place)
 	}
 	if preview.Live == nil {
-		d.Action, d.New = Create, cli.Masked(content(preview.After))
+		d.Action, d.New = Create, mask.Masked(content(preview.After))
 		return d
 	}
 	if origin := preview.Live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]; origin != "" &&
@@ -246,17 +247,17 @@ func (r *planner) withoutDryRun(d Difference, in apply.Intent, err error) Differ
 	created := func(gk func(apply.Intent) bool) bool { return slices.ContainsFunc(r.intents, gk) }
 	switch {
 	case errors.Is(err, apply.ErrTerminating):
-		d.Action, d.New = Recreate, cli.Masked(content(in.Object))
+		d.Action, d.New = Recreate, mask.Masked(content(in.Object))
 		d.note("the object is being deleted; it is created again when it is gone")
 	case meta.IsNoMatchError(err) && created(func(other apply.Intent) bool {
 		return inventory.IsCustomResourceDefinition(other.Key.GroupKind()) && defines(other, in)
 	}):
-		d.Action, d.New = Create, cli.Masked(content(in.Object))
+		d.Action, d.New = Create, mask.Masked(content(in.Object))
 		d.note("no dry run: its kind is defined by the same ManagedResource")
 	case apierrors.IsNotFound(err) && created(func(other apply.Intent) bool {
 		return inventory.IsNamespace(other.Key.GroupKind()) && other.Key.Name == in.Key.Namespace
 	}):
-		d.Action, d.New = Create, cli.Masked(content(in.Object))
+		d.Action, d.New = Create, mask.Masked(content(in.Object))
 		d.note("no dry run: its namespace is created by the same ManagedResource")
 	default:
 		d.Action = Fail

@@ -42,26 +42,20 @@ type events struct {
 func NewEvents(env *cli.Env) *cobra.Command {
 	e := &events{env: env}
 	command := &cobra.Command{
-		Use:   "events (mr|cluster) NAME [flags]",
+		Use:   "events (mr|cluster) NAME... [flags]",
 		Short: "List the events about a ManagedResource or a cluster",
 		Long: `List the events about a ManagedResource or a cluster, the latest last: what the hub did, who changed what, and when something turned bad.
 If it does not exist any more, those that are left of it are listed.`,
 	}
-	env.TakeSubject(command, e.run, cli.KindManagedResource, cli.KindCluster)
+	e.output.Spaced = true
+	env.TakeSubjects(command, &e.output, e.run, cli.KindManagedResource, cli.KindCluster)
 	e.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	e.output.AddHeadersFlag(command)
 	command.Flags().BoolVar(&e.bad, "warnings", false, "List only Warning events.")
 	return command
 }
 
-func (e *events) run(ctx context.Context, subject cli.Subject) error {
-	if err := e.output.Validate(); err != nil {
-		return err
-	}
-	source, err := e.env.Source()
-	if err != nil {
-		return err
-	}
+func (e *events) run(ctx context.Context, source *cli.Source, subject cli.Subject) error {
 	// One that does not exist may have been deleted and have events; without events it is an error.
 	uid, missing := uidOf(ctx, source, subject)
 	if missing != nil && cli.ExitCode(missing) != cli.ExitNotFound {
@@ -93,6 +87,9 @@ func (e *events) run(ctx context.Context, subject cli.Subject) error {
 		e.env.Note("No events found about %s %s in namespace %s. Events are kept for an hour or so.", subject.Kind,
 			subject.Name, source.Namespace)
 		return nil
+	}
+	if e.output.Qualified {
+		fmt.Fprintf(e.env.Out, "%s %s/%s\n", kindNames[subject.Kind], source.Namespace, subject.Name)
 	}
 	table := &metav1.Table{ColumnDefinitions: cli.Columns(
 		"Last Seen", "Type", "Reason", "Count", "Message", "(First Seen)", "(By)")}

@@ -76,7 +76,8 @@ only names it, and only if something is wrong.`,
   trellisctl -n shoot--foo--a why node worker-1 --target shoot-a
   trellisctl -n shoot--foo--a why service kube-system/dns`,
 	}
-	env.TakeSubject(command, w.run, cli.KindManagedResource, cli.KindCluster, cli.KindAccess, cli.KindCSR, cli.KindNode,
+	w.output.Spaced = true
+	env.TakeSubjects(command, &w.output, w.run, cli.KindManagedResource, cli.KindCluster, cli.KindAccess, cli.KindCSR, cli.KindNode,
 		cli.KindService, cli.KindConfigMap, cli.KindSecret)
 	w.remote.AddConnectFlags(command)
 	command.Flags().StringVar(&w.remote.Target, "target", "", "Target of what controllers work on: NAME or "+
@@ -91,14 +92,7 @@ only names it, and only if something is wrong.`,
 	return command
 }
 
-func (w *why) run(ctx context.Context, subject cli.Subject) error {
-	if err := w.output.Validate(); err != nil {
-		return err
-	}
-	source, err := w.env.Source()
-	if err != nil {
-		return err
-	}
+func (w *why) run(ctx context.Context, source *cli.Source, subject cli.Subject) error {
 	if ask, is := controllers[subject.Kind]; is {
 		answer, err := w.inTarget(ctx, source, subject, ask)
 		if err != nil {
@@ -128,7 +122,7 @@ func (w *why) run(ctx context.Context, subject cli.Subject) error {
 // conclude prints an answer. If there is a cause, its events have to be all that there are.
 func (w *why) conclude(answer *Answer) error {
 	if answer.OK = answer.Cause == nil; !answer.OK {
-		answer.Cause.Unblock = strings.ReplaceAll(answer.Cause.Unblock, cli.FieldManager+" ", w.env.Command+" ")
+		answer.Cause.Unblock = w.env.Speak(answer.Cause.Unblock)
 		answer.Events = warnings(answer.Events)
 		if w.output.Format != cli.FormatWide {
 			answer.Events = answer.Events[max(0, len(answer.Events)-shownEvents):]
@@ -173,7 +167,7 @@ func (w *why) print(a *Answer) error {
 	}
 	if w.output.Format == cli.FormatName {
 		if !a.OK {
-			fmt.Fprintln(w.env.Out, cli.Name(cli.Scheme(), objectOf(a)))
+			fmt.Fprintln(w.env.Out, w.output.Name(cli.Scheme(), objectOf(a)))
 		}
 		return nil
 	}

@@ -43,27 +43,23 @@ type inspection struct {
 	output   cli.Output
 	target   remote.Flags
 	children bool
-	print    func(*Report) error
+	// selection are the flags -A and -l.
+	selection *cli.Selection
+	print     func(*Report) error
 }
 
 func (i *inspection) command(use, short, long, example string, formats ...string) *cobra.Command {
 	command := &cobra.Command{
-		Use: use + " mr NAME [flags]", Short: short, Long: long, Example: example,
+		Use: use + " mr NAME... [flags]", Short: short, Long: long, Example: example,
 	}
-	i.env.TakeSubject(command, i.run, cli.KindManagedResource)
+	i.output.Spaced = true
+	i.selection = i.env.TakeSubjects(command, &i.output, i.run, cli.KindManagedResource)
 	i.output.AddFlags(command, formats...)
 	i.target.AddFlags(command, i.env)
 	return command
 }
 
-func (i *inspection) run(ctx context.Context, subject cli.Subject) error {
-	if err := i.output.Validate(); err != nil {
-		return err
-	}
-	source, err := i.env.Source()
-	if err != nil {
-		return err
-	}
+func (i *inspection) run(ctx context.Context, source *cli.Source, subject cli.Subject) error {
 	mr, err := source.ManagedResource(ctx, subject.Name)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,21 +13,43 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
-// NewStatus returns the command status.
-func NewStatus(env *cli.Env) *cobra.Command {
+// Overview is what status prints if nothing is named.
+type Overview interface {
+	AddFlags(command *cobra.Command)
+	Overview(ctx context.Context, env *cli.Env, output *cli.Output, selection *cli.Selection) error
+}
+
+// NewStatus returns the command status. Without arguments it prints the overview.
+func NewStatus(env *cli.Env, overview Overview) *cobra.Command {
 	i := &inspection{env: env}
 	s := &status{inspection: i}
 	i.print = s.print
-	command := i.command("status", "Show how a ManagedResource and its objects are", `Show the conditions of a ManagedResource, and of each of its objects how it is in the target at this moment, by the rules of the hub.
+	command := i.command("status", "Show how the fleet is, or ManagedResources and their objects", `Without arguments, show how the fleet is: clusters by state, ManagedResources by condition, drift of the last hour, who leads, versions,
+and the ten worst objects with their cause. It needs the right to list clusters and ManagedResources of all namespaces; without it, the
+namespace is shown.
+
+With "mr NAME", show the conditions of a ManagedResource, and of each of its objects how it is in the target at this moment, by the rules of the hub.
 The worst come first. -o wide also shows the warning events that explain it.
 
 The exit code is 3 if anything is not as it should be, and 6 if the target does not answer; then only what the hub knows is shown.`,
-		`  trellisctl -n shoot--foo--a status mr addons
+		`  # The fleet, and again whenever it changes
+  trellisctl status
+  trellisctl status --watch
+
+  trellisctl -n shoot--foo--a status mr addons
+  trellisctl status mr shoot--foo--a/addons shoot--foo--b/addons
 
   # In scripts
   trellisctl -n shoot--foo--a status mr addons -o json | jq '.objects[] | select(.health != "Healthy")'`,
 		cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	i.output.AddHeadersFlag(command)
+	if overview != nil {
+		command.Use = "status [mr NAME...] [flags]"
+		overview.AddFlags(command)
+		cli.WithoutArguments(command, func(ctx context.Context) error {
+			return overview.Overview(ctx, env, &i.output, i.selection)
+		})
+	}
 	command.Flags().BoolVar(&s.bad, "not-healthy", false, "List only objects that are not healthy.")
 	return command
 }

@@ -1,4 +1,4 @@
-package cli
+package mask
 
 import (
 	"cmp"
@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
 // open are the fields of a Secret that may be shown. All others are masked, because "stringdata" may be a misspelt
@@ -45,7 +47,7 @@ func HiddenValue(value any, stored bool) string {
 }
 
 // known are the kinds that are not misspelt Secrets.
-var known = Scheme()
+var known = cli.Scheme()
 
 // maybeSecret reports whether an object is a Secret, or may be one with a misspelt kind.
 func maybeSecret(obj map[string]any) bool {

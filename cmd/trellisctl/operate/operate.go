@@ -25,16 +25,9 @@ type operation struct {
 func (o *operation) command(use, short, long, example string, run func(
 	context.Context, *cli.Source, *resourcesv1alpha1.ManagedResource) error) *cobra.Command {
 	command := &cobra.Command{
-		Use: use + " mr NAME [flags]", Short: short, Long: long, Example: example,
+		Use: use + " mr NAME... [flags]", Short: short, Long: long, Example: example,
 	}
-	o.env.TakeSubject(command, func(ctx context.Context, subject cli.Subject) error {
-		if err := o.output.Validate(); err != nil {
-			return err
-		}
-		source, err := o.env.Source()
-		if err != nil {
-			return err
-		}
+	o.env.TakeSubjects(command, &o.output, func(ctx context.Context, source *cli.Source, subject cli.Subject) error {
 		mr, err := source.ManagedResource(ctx, subject.Name)
 		if err != nil {
 			return err
@@ -164,9 +157,13 @@ func (o *operation) tell(mr *resourcesv1alpha1.ManagedResource, what string) err
 	case o.output.Structured():
 		return o.output.Encode(o.env.Out, cli.Typed(cli.Scheme(), mr))
 	case o.output.Format == cli.FormatName:
-		fmt.Fprintln(o.env.Out, cli.Name(cli.Scheme(), mr))
+		fmt.Fprintln(o.env.Out, o.output.Name(cli.Scheme(), mr))
 	default:
-		fmt.Fprintln(o.env.Out, "managedresource/"+mr.Name+what)
+		name := mr.Name
+		if o.output.Qualified {
+			name = mr.Namespace + "/" + name
+		}
+		fmt.Fprintln(o.env.Out, "managedresource/"+name+what)
 	}
 	return nil
 }

@@ -60,7 +60,8 @@ func TestAnOperationOutlivesASourceThatIsSilentForAMoment(t *testing.T) {
 			streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 			env := cli.NewEnv(streams)
 			env.Flags.KubeConfig = &kubeconfig
-			env.NewClient = func(*rest.Config) (client.Client, error) {
+			env.NewTables = nil
+			env.NewClient = func(*rest.Config) (client.WithWatch, error) {
 				mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "addons"}}
 				return fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(mr).WithInterceptorFuncs(hub()).Build(), nil
 			}

@@ -22,7 +22,8 @@ func packed(t *testing.T, stdin string, args ...string) (said string, err error)
 	streams, in, out, _ := genericiooptions.NewTestIOStreams()
 	in.WriteString(stdin)
 	env := cli.NewEnv(streams)
-	env.NewClient = func(*rest.Config) (client.Client, error) {
+	env.NewTables = nil
+	env.NewClient = func(*rest.Config) (client.WithWatch, error) {
 		t.Error("it has to stop before it looks for a cluster")
 		return nil, context.Canceled
 	}

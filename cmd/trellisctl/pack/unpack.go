@@ -10,6 +10,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/mask"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -34,20 +35,13 @@ told on stderr, in its words, and the exit code is 3.`,
 		Example: `  trellisctl -n shoot--foo--a unpack mr addons
   trellisctl -n shoot--foo--a unpack mr addons -o name`,
 	}
-	env.TakeSubject(command, u.run, cli.KindManagedResource)
+	env.TakeSubject(command, &u.output, u.run, cli.KindManagedResource)
 	u.output.AddFlags(command, cli.FormatYAML, cli.FormatJSON, cli.FormatName)
 	command.Flags().BoolVar(&u.showSecrets, "show-secrets", false, "Show the values of Secrets.")
 	return command
 }
 
-func (u *unpacker) run(ctx context.Context, subject cli.Subject) error {
-	if err := u.output.Validate(); err != nil {
-		return err
-	}
-	source, err := u.env.Source()
-	if err != nil {
-		return err
-	}
+func (u *unpacker) run(ctx context.Context, source *cli.Source, subject cli.Subject) error {
 	mr, err := source.ManagedResource(ctx, subject.Name)
 	if err != nil {
 		return err
@@ -95,7 +89,7 @@ func (u *unpacker) print(b *bundle.Bundle) error {
 	for _, o := range b.Objects {
 		content := o.Object
 		if !u.showSecrets {
-			content = cli.Masked(content)
+			content = mask.Masked(content)
 		}
 		switch u.output.Format {
 		case cli.FormatName:

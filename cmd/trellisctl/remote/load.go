@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
@@ -171,6 +172,19 @@ func (k *Kubeconfig) Stored() ([]byte, *kubeconfig.Config, error) {
 		return nil, nil, cli.Refused("the hub would refuse this kubeconfig: %w", err)
 	}
 	return raw, parsed, nil
+}
+
+// Encode returns the kubeconfig as YAML or JSON, for its user. It has a credential.
+func (k *Kubeconfig) Encode(asJSON bool) ([]byte, error) {
+	raw, err := clientcmd.Write(k.config)
+	if err == nil && asJSON {
+		raw, err = yaml.YAMLToJSON(raw)
+		raw = append(raw, '\n')
+	}
+	if err != nil {
+		return nil, errors.New("encoding the kubeconfig failed") // the error may quote it
+	}
+	return raw, nil
 }
 
 // Local is the access as in kubectl, with exec plug-ins and the like.

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+)
+
+// HeartbeatLimit is the maximum age of the heartbeat of a working hub.
+const HeartbeatLimit = 40 * time.Second
+
+// HubFlags are the flags that say where the hub itself is.
+type HubFlags struct {
+	// Namespace is that of the hub, Lease the one that it renews as its heartbeat.
+	Namespace string
+	Lease     string
+}
+
+// AddFlags adds the flags.
+func (f *HubFlags) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Namespace, "hub-namespace", "trellis", "Namespace of the hub, where its heartbeat is.")
+	cmd.Flags().StringVar(&f.Lease, "hub-lease", "trellis-heartbeat",
+		"Name of the Lease that the hub renews as its heartbeat.")
+}
+
+// Heartbeat is what the Lease of a hub says.
+type Heartbeat struct {
+	// Known is false if the Lease does not exist or may not be read; Problem says which.
+	Known   bool   `json:"known"`
+	Problem string `json:"problem,omitempty"`
+	// Working is true if it was renewed lately.
+	Working bool `json:"working"`
+	// Leader is the replica that leads, LeadsSince since when, and Renewed when it gave its last sign of life.
+	Leader     string     `json:"leader,omitempty"`
+	LeadsSince *time.Time `json:"leadsSince,omitempty"`
+	Renewed    *time.Time `json:"renewed,omitempty"`
+	// Version is that of the leader, empty for a hub that does not say it.
+	Version string `json:"version,omitempty"`
+}
+
+// Read reads the heartbeat. It fails only if the source does not answer.
+func (f *HubFlags) Read(ctx context.Context, source *Source, now time.Time) (Heartbeat, error) {
+	lease := &coordinationv1.Lease{}
+	err := source.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: f.Lease}, lease)
+	switch {
+	case err == nil && lease.Spec.RenewTime == nil:
+		return Heartbeat{Problem: "the Lease " + f.Namespace + "/" + f.Lease + " was never renewed"}, nil
+	case err == nil:
+	case IsUnreachable(err):
+		return Heartbeat{}, err
+	case ExitCode(err) == ExitNotFound:
+		return Heartbeat{Problem: "there is no Lease " + f.Namespace + "/" + f.Lease}, nil
+	default:
+		return Heartbeat{Problem: err.Error()}, nil
+	}
+	h := Heartbeat{Known: true, Renewed: &lease.Spec.RenewTime.Time,
+		Version: lease.Annotations[hubv1alpha1.VersionAnnotation]}
+	h.Working = now.Sub(*h.Renewed) <= HeartbeatLimit
+	if holder := lease.Spec.HolderIdentity; holder != nil {
+		h.Leader = *holder
+	}
+	if acquired := lease.Spec.AcquireTime; acquired != nil {
+		h.LeadsSince = &acquired.Time
+	}
+	return h, nil
+}

@@ -1,0 +1,13 @@
+// Package rollout has the command rollout status: how far one change has come in all targets that are to have it.
+//
+// A change is new content of Secrets or a new spec of ManagedResources. It is in a target when the hub has applied it
+// there and what it changed is rolled out:
+//
+//	spec     status.observedGeneration is metadata.generation
+//	content  status.secretsDataChecksum is the checksum of what the Secrets hold now, by the code of the hub
+//	applied  ResourcesApplied is True
+//	done     ResourcesProgressing is not True, and ResourcesHealthy is True
+//
+// Trade-offs: the content of the Secrets is read for the checksum, a few at a time, which takes the right to read them.
+// Without it, the generation alone counts, and the result says so.
+package rollout
