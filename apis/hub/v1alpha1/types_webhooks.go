@@ -97,6 +97,12 @@ type WebhookRegistration struct {
 	// +kubebuilder:validation:Enum=Fail;Ignore
 	// +optional
 	FailurePolicy *admissionregistrationv1.FailurePolicyType `json:"failurePolicy,omitempty"`
+	// TimeoutSeconds is how long the API server waits for an answer at most; kubernetesServiceHost has 2 anyway. One pod
+	// can take several calls, one after the other. Default: 10.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=30
+	// +optional
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
 // Webhook is what can be said about every webhook.
@@ -219,12 +225,16 @@ type NodeAgentAuthorizerWebhook struct {
 	Webhook `json:",inline"`
 
 	// MachineNamespace is the namespace of the source with the target's Machines. It cannot be another one than that of
-	// the target's registration. Default: agents are named after Nodes, not Machines.
+	// the target's registration, which is the default.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	MachineNamespace *string `json:"machineNamespace,omitempty"`
-	// AuthorizeWithSelectors says that the API server sends the selectors of requests, so that lists of pods can be held to
-	// those of the agent's own node. Default: false.
+	// WithoutMachines is for a target whose machines are not managed in the source: agents are named after Nodes, not
+	// Machines. Default: false.
+	// +optional
+	WithoutMachines *bool `json:"withoutMachines,omitempty"`
+	// AuthorizeWithSelectors says that the API server sends the selectors of requests, so that lists of pods can be held
+	// to those of the agent's own node. Default: false.
 	// +optional
 	AuthorizeWithSelectors *bool `json:"authorizeWithSelectors,omitempty"`
 }

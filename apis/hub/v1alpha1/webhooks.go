@@ -20,6 +20,9 @@ const (
 	defaultTokenExpirationSeconds                        = 12 * 60 * 60
 
 	maxPodTolerations, maxNodeLabels = 100, 50
+
+	// What API servers allow at most.
+	defaultWebhookTimeoutSeconds, maxWebhookTimeoutSeconds = 10, 30
 )
 
 // webhooks are all webhooks that can be set: how to reach what each one has in common with the others, its defaults and
@@ -172,9 +175,12 @@ var webhooks = []struct {
 		},
 		off: func(w *TargetWebhooks) { w.NodeAgentAuthorizer = nil },
 		faults: func(w *TargetWebhooks, home string, path *field.Path) field.ErrorList {
-			named := ptr.Deref(w.NodeAgentAuthorizer.MachineNamespace, "")
-			if home != "" && named != "" && named != home {
-				return field.ErrorList{field.Invalid(path.Child("machineNamespace"), named,
+			named, path := ptr.Deref(w.NodeAgentAuthorizer.MachineNamespace, ""), path.Child("machineNamespace")
+			switch {
+			case named != "" && ptr.Deref(w.NodeAgentAuthorizer.WithoutMachines, false):
+				return field.ErrorList{field.Invalid(path, named, "must be empty with withoutMachines")}
+			case home != "" && named != "" && named != home:
+				return field.ErrorList{field.Invalid(path, named,
 					fmt.Sprintf("must be that of the target's registration (%s), or empty", home))}
 			}
 			return nil
@@ -305,6 +311,7 @@ func (w *TargetWebhooks) SetDefaults(scope WebhookScope) {
 	}
 	setDefault(&w.Registration.Scope, scope)
 	setDefault(&w.Registration.FailurePolicy, admissionregistrationv1.Fail)
+	setDefault(&w.Registration.TimeoutSeconds, defaultWebhookTimeoutSeconds)
 	for _, webhook := range webhooks {
 		own := webhook.of(w)
 		if !own.IsEnabled() {
@@ -335,8 +342,10 @@ func (w *TargetWebhooks) registrationFaults(path *field.Path) field.ErrorList {
 	if w.Registration == nil {
 		return nil
 	}
-	return append(oneOfFaults(w.Registration.Scope, path.Child("scope"), WebhookScopeTarget, WebhookScopeRuntime),
-		failurePolicyFaults(w.Registration.FailurePolicy, path)...)
+	return slices.Concat(
+		oneOfFaults(w.Registration.Scope, path.Child("scope"), WebhookScopeTarget, WebhookScopeRuntime),
+		failurePolicyFaults(w.Registration.FailurePolicy, path),
+		rangeFaults(w.Registration.TimeoutSeconds, 1, maxWebhookTimeoutSeconds, path.Child("timeoutSeconds")))
 }
 
 // faultsOf are those of one webhook.
