@@ -15,6 +15,9 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
+// defaultTimeoutSeconds is how long API servers wait for an answer.
+const defaultTimeoutSeconds = 10
+
 // ErrUnknown is what errors of a State wrap if something could not be read, so that nobody knows whether it exists.
 var ErrUnknown = errors.New("the state of the target is not known")
 
@@ -83,9 +86,10 @@ type Webhook struct {
 	Validating bool
 	// Settings are those that it has in common with the others; nil if nothing is said about it.
 	Settings func(*hubv1alpha1.TargetWebhooks) *hubv1alpha1.Webhook
-	// Entries are those of the configuration in a target, for settings with defaults by which the webhook is enabled.
-	Entries func(*hubv1alpha1.TargetWebhooks) []Entry
-	Handler Handler
+	// Registration are the entries of the configuration in a target, for settings with defaults by which the webhook is
+	// enabled. Entries completes them.
+	Registration func(*hubv1alpha1.TargetWebhooks) []Entry
+	Handler      Handler
 }
 
 // Enabled tells whether a target's settings have it switched on.
@@ -99,6 +103,34 @@ func (w Webhook) FailurePolicy(settings *hubv1alpha1.TargetWebhooks) admissionre
 		return *own.FailurePolicy
 	}
 	return admissionregistrationv1.Fail
+}
+
+// Entries are those of the configuration in a target, for settings with defaults by which the webhook is enabled. What
+// Registration leaves zero is the name of the webhook, and what the settings say; their timeout is also the longest.
+func (w Webhook) Entries(settings *hubv1alpha1.TargetWebhooks) []Entry {
+	entries := w.Registration(settings)
+	timeout := int32(defaultTimeoutSeconds)
+	if r := settings.Registration; r != nil && r.TimeoutSeconds != nil {
+		timeout = *r.TimeoutSeconds
+	}
+	for i := range entries {
+		entry := &entries[i]
+		if entry.Name == "" {
+			entry.Name = w.Name
+		}
+		if entry.FailurePolicy == "" {
+			entry.FailurePolicy = w.FailurePolicy(settings)
+		}
+		if entry.TimeoutSeconds == 0 || entry.TimeoutSeconds > timeout {
+			entry.TimeoutSeconds = timeout
+		}
+	}
+	return entries
+}
+
+// One is a registration of one entry.
+func One(entry func(*hubv1alpha1.TargetWebhooks) Entry) func(*hubv1alpha1.TargetWebhooks) []Entry {
+	return func(settings *hubv1alpha1.TargetWebhooks) []Entry { return []Entry{entry(settings)} }
 }
 
 // Entry is what a webhook has in a configuration of webhooks, without what all have in common: sideEffects is None,
