@@ -6,16 +6,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// reasonControllersInvalid is that of the event about a TargetCluster whose controllers cannot work as it says.
-const reasonControllersInvalid = "ControllersInvalid"
+const (
+	// reasonControllersInvalid is that of the event about a TargetCluster whose controllers cannot work as it says.
+	reasonControllersInvalid = "ControllersInvalid"
+	// reasonWebhooksInvalid is that of the event about a TargetCluster whose webhooks cannot work as it says.
+	reasonWebhooksInvalid = "WebhooksInvalid"
+)
 
-// newSettings tells the TargetClusters whose settings for controllers are faulty. The controllers in question are off
+// newSettings tells the TargetClusters whose settings for controllers or webhooks are faulty. Those in question are off
 // for their targets.
 func newSettings(_ context.Context, t *term) (controller, error) {
 	return controller{start: func(ctx context.Context) error {
@@ -32,13 +37,17 @@ func newSettings(_ context.Context, t *term) (controller, error) {
 func (t *term) reportFaults(key clustercache.ClusterKey) {
 	status, _ := t.Clusters.GetStatus(key)
 	status.Cluster = key
-	faults := t.Settings.Faults(status).ToAggregate()
-	if faults == nil {
+	t.reportFaultsOf(key, reasonControllersInvalid, "controllers", t.Settings.Faults(status))
+	t.reportFaultsOf(key, reasonWebhooksInvalid, "webhooks", t.Settings.WebhookFaults(status))
+}
+
+func (t *term) reportFaultsOf(key clustercache.ClusterKey, reason, what string, faults field.ErrorList) {
+	if len(faults) == 0 {
 		return
 	}
 	about := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	t.Events.Eventf(about, nil, corev1.EventTypeWarning, reasonControllersInvalid, "ReadSettings", "%s",
-		untrusted.Message("the controllers in question are off for this target: "+faults.Error()))
+	t.Events.Eventf(about, nil, corev1.EventTypeWarning, reason, "ReadSettings", "%s",
+		untrusted.Message("the "+what+" in question are off for this target: "+faults.ToAggregate().Error()))
 }
 
 // followControllers calls changed for each target whose controllers may be others than before, until ctx ends: as

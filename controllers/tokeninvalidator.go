@@ -21,12 +21,12 @@ const (
 	reasonTokensStayValid = "TokensStayValid"
 	// tokensStayValid says what one half does.
 	tokensStayValid = "controllers.tokenInvalidator only labels Secrets: static tokens stay valid, " +
-		"for there is no webhook yet that invalidates them"
+		"for webhooks.tokenInvalidator, which invalidates them, is off"
 )
 
 func newTokenInvalidator(_ context.Context, t *term) (controller, error) {
 	for i := range t.Config.Classes {
-		if class := &t.Config.Classes[i]; invalidatesTokens(class) {
+		if class := &t.Config.Classes[i]; onlyLabels(class) {
 			t.Logger.Info("Warning: "+tokensStayValid, "class", class.Name)
 		}
 	}
@@ -50,21 +50,22 @@ func newTokenInvalidator(_ context.Context, t *term) (controller, error) {
 	}}, nil
 }
 
-// invalidatesTokens tells whether the token invalidator is on for the targets of a class.
-func invalidatesTokens(class *configv1alpha1.Class) bool {
+// onlyLabels tells whether a class has the controller of the token invalidator, and not its webhook.
+func onlyLabels(class *configv1alpha1.Class) bool {
 	own := class.Controllers.TokenInvalidator
-	return own != nil && ptr.Deref(own.Enabled, false)
+	return own != nil && ptr.Deref(own.Enabled, false) && !class.Webhooks.TokenInvalidator.IsEnabled()
 }
 
 // warnOfHalves has an event tell each TargetCluster that has settings of its own, once it has the token invalidator
-// switched on, that tokens stay valid all the same. For all others there is the log.
+// switched on without the webhook, that tokens stay valid all the same. For all others there is the log.
 func (t *term) warnOfHalves(follow multicluster.FollowFunc) multicluster.FollowFunc {
 	var mu sync.Mutex
 	warned := map[clustercache.ClusterKey]bool{}
 	turnsOn := func(key clustercache.ClusterKey) bool {
 		status, _ := t.Clusters.GetStatus(key)
 		status.Cluster = key
-		on := t.Settings.Controllers(status).TokenInvalidator != nil
+		webhooks := t.Settings.Webhooks(status)
+		on := t.Settings.Controllers(status).TokenInvalidator != nil && !webhooks.TokenInvalidator.IsEnabled()
 		mu.Lock()
 		defer mu.Unlock()
 		before := warned[key]

@@ -4,8 +4,8 @@
 // ServiceAccount.
 //
 // There are two halves. The controller of this package decides which tokens are to be invalid, and says so by labels of
-// the Secrets. A webhook changes the tokens when Secrets are written, and makes sure that they stay so (Mutate). With
-// the controller alone, Secrets get labels and all tokens stay valid.
+// the Secrets. A webhook (webhooks/tokeninvalidator) changes the tokens when Secrets are written, and makes sure that
+// they stay so. With the controller alone, Secrets get labels and all tokens stay valid.
 //
 // # How it works
 //

@@ -23,6 +23,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/hack/testbed/twins"
 	"github.com/trellis-hub/trellis/hack/testbed/webhooks"
+	"github.com/trellis-hub/trellis/webhooks/tokeninvalidator"
 )
 
 // shared are the targets of all tests, which run one after the other.
@@ -232,7 +233,7 @@ func (b *bench) webhook(in *twins.Target) {
 			if err := json.Unmarshal(object, secret); err != nil {
 				return nil, err
 			}
-			Mutate(secret)
+			tokeninvalidator.Invalidate(secret)
 			return json.Marshal(secret)
 		},
 		Probe: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{

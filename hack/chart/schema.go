@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -80,10 +81,12 @@ func structSchema(t reflect.Type, path string) Schema {
 	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		below := strings.TrimPrefix(path+"."+name, ".")
-		if options == "inline" || slices.Contains(byChart, below) {
-			continue
+		switch {
+		case options == "inline" && field.Type != reflect.TypeFor[metav1.TypeMeta]():
+			maps.Copy(properties, structSchema(field.Type, path)["properties"].(Schema)) //nolint:forcetypeassert // see below
+		case options != "inline" && !slices.Contains(byChart, below):
+			properties[name] = schemaOf(field.Type, below)
 		}
-		properties[name] = schemaOf(field.Type, below)
 	}
 	schema := Schema{"type": "object", "additionalProperties": false, "properties": properties}
 	if keys, ok := required[path]; ok {

@@ -26,12 +26,14 @@ var below = map[string][]string{
 	"engine":       {"addresses", "apis", "metrics", "semaphore", "untrusted"},
 	"clustercache": {"addresses", "metrics", "semaphore", "untrusted"},
 	"leader":       {"apis", "metrics"},
-	"controllers": {
+	"webhooks":     {"addresses", "apis", "clustercache", "engine", "metrics", "semaphore", "untrusted"},
+	"controllers": { // one of them registers webhooks
 		"addresses", "apis", "clustercache", "engine", "fairqueue", "leader", "metrics", "semaphore", "untrusted",
+		"webhooks",
 	},
 	"cmd": {
 		"addresses", "apis", "clustercache", "controllers", "engine", "fairqueue", "leader", "metrics", "semaphore",
-		"untrusted", "version",
+		"untrusted", "version", "webhooks",
 	},
 }
 

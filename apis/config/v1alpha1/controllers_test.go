@@ -171,7 +171,7 @@ func TestClassesWhoseControllersAreRejected(t *testing.T) {
 		"two classes of the source": {
 			"[{name: a, " + source + ", controllers: {garbageCollector: {enabled: true}}}, " +
 				"{name: b, " + source + ", controllers: {csrApprover: {enabled: true, withoutMachines: true}}}]",
-			`classes[1].controllers.csrApprover: Forbidden: another class has controllers in the same target`,
+			`classes[1].controllers.csrApprover: Forbidden: another class has controllers or webhooks in the same target`,
 		},
 		"tokens of the source": {
 			"[{name: a, " + source + ", controllers: {tokenRequestor: {enabled: true}}}]",

@@ -63,6 +63,7 @@ func SetDefaults(c *HubConfiguration) {
 		}
 		setPointer(&class.ClusterID, *c.Controllers.ClusterID)
 		class.Controllers.SetDefaults()
+		class.Webhooks.SetDefaults(class.WebhookScope())
 	}
 
 	setDuration(&c.ClusterCache.ProbeInterval, 5*time.Second)

@@ -8,6 +8,7 @@ import "strings"
 var synonyms = map[string]string{
 	"controllers.managedResources":         "managedResource",
 	"classes[].controllers.tokenValidator": "tokenInvalidator",
+	"classes[].webhooks.tokenValidator":    "tokenInvalidator",
 }
 
 // foreign are the keys of the configuration of Gardener's resource manager that the hub does not have, by their paths
@@ -44,11 +45,12 @@ var foreign = map[string]string{
 	"targetClientConnection.namespace":           "the hub watches only the objects that it manages",
 	"targetClientConnection.namespaces":          "the hub watches only the objects that it manages",
 	"targetClientConnection.disableCachedClient": "the hub watches only the objects that it manages",
-	"webhooks": notPorted,
+	"webhooks": ofWebhooks,
 }
 
 const (
 	ofClasses      = "each class says what works in its targets, see classes[].controllers"
+	ofWebhooks     = "each class says which webhooks its targets have, see classes[].webhooks"
 	ofNodes        = "the key is called nodeCriticalComponents now, and each class has it, see classes[].controllers"
 	notPorted      = "the hub does not do this; gardener-resource-manager stays in charge of it"
 	manyNamespaces = "the hub serves all namespaces that have a registration or match a class's namespaceSelector"

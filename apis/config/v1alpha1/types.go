@@ -155,6 +155,23 @@ type Class struct {
 	// TargetCluster of a target can say otherwise for it, field by field; not so for the target type Source. Default:
 	// none.
 	Controllers hubv1alpha1.TargetControllers `json:"controllers,omitempty"`
+	// Webhooks say which webhooks the hub serves for the targets of this class. The TargetCluster of a target can say
+	// otherwise for it, field by field; not so for the target type Source. Default: none.
+	Webhooks hubv1alpha1.TargetWebhooks `json:"webhooks,omitempty"`
+}
+
+// Works reports whether controllers or webhooks of the class are switched on, which one class at most can have for a
+// target.
+func (c *Class) Works() bool {
+	return len(c.Controllers.Enabled()) > 0 || len(c.Webhooks.Enabled()) > 0
+}
+
+// WebhookScope is that of webhooks in the targets of the class that do not say one.
+func (c *Class) WebhookScope() hubv1alpha1.WebhookScope {
+	if c.Target.Type == TargetSource {
+		return hubv1alpha1.WebhookScopeRuntime
+	}
+	return hubv1alpha1.WebhookScopeTarget
 }
 
 // TargetType says how the target of a class is found.

@@ -161,7 +161,9 @@ func validateClasses(classes []Class, inherited *string, path *field.Path) field
 		if class.ClusterID != nil && !ptr.Equal(class.ClusterID, inherited) {
 			faults = append(faults, validateClusterID(*class.ClusterID, path.Child("clusterID"))...)
 		}
-		faults = append(faults, validateTargetControllers(class, classes[:i], path.Child("controllers"))...)
+		faults = append(faults, validateTargetControllers(class, path.Child("controllers"))...)
+		faults = append(faults, validateTargetWebhooks(class, path.Child("webhooks"))...)
+		faults = append(faults, validateWhatWorks(class, classes[:i], path)...)
 	}
 	return faults
 }
@@ -179,29 +181,60 @@ func sourceControllerFaults(c hubv1alpha1.TargetControllers, path *field.Path) (
 	return faults
 }
 
-// validateTargetControllers rejects controllers of a class that would never work, or that two classes have in one
-// target.
-func validateTargetControllers(class Class, before []Class, path *field.Path) field.ErrorList {
-	enabled := class.Controllers.Enabled()
-	if len(enabled) == 0 {
+// validateTargetControllers rejects controllers of a class that would never work.
+func validateTargetControllers(class Class, path *field.Path) field.ErrorList {
+	if len(class.Controllers.Enabled()) == 0 {
 		return nil
 	}
 	faults := class.Controllers.Faults(class.Target.Namespace, path)
 	approver := class.Controllers.CSRApprover
 	if approver != nil && ptr.Deref(approver.MachineNamespace, "") != "" && class.Target.Type == TargetNamespace {
-		faults = append(faults, field.Forbidden(path.Child("csrApprover", "machineNamespace"),
-			"the Machines of each target of this class are in the namespace of its registration"))
+		faults = append(faults, field.Forbidden(path.Child("csrApprover", "machineNamespace"), ofRegistrations))
 	}
 	if class.Target.Type == TargetSource {
 		faults = append(faults, sourceControllerFaults(class.Controllers, path)...)
 	}
-	if class.DryRun {
-		faults = append(faults, field.Forbidden(path.Child(enabled[0]), "with dryRun, nothing is written to targets"))
+	return faults
+}
+
+// validateTargetWebhooks rejects webhooks of a class that would never work.
+func validateTargetWebhooks(class Class, path *field.Path) field.ErrorList {
+	faults := class.Webhooks.Faults(class.Target.Namespace, path)
+	authorizer := class.Webhooks.NodeAgentAuthorizer
+	if authorizer == nil || !authorizer.IsEnabled() {
+		return faults
 	}
-	shared := func(other Class) bool { return other.Target == class.Target && len(other.Controllers.Enabled()) > 0 }
+	path = path.Child("nodeAgentAuthorizer")
+	if class.Target.Type == TargetNamespace && ptr.Deref(authorizer.MachineNamespace, "") != "" {
+		faults = append(faults, field.Forbidden(path.Child("machineNamespace"), ofRegistrations))
+	}
+	if class.Target.Type == TargetSource && !ptr.Deref(authorizer.WithoutMachines, false) {
+		faults = append(faults, field.Required(path.Child("withoutMachines"),
+			"the source has no home namespace with Machines"))
+	}
+	return faults
+}
+
+// ofRegistrations is about Machines that cannot be in one namespace.
+const ofRegistrations = "the Machines of each target of this class are in the namespace of its registration"
+
+// validateWhatWorks rejects controllers and webhooks of a class that nothing can come of, or that two classes have in
+// one target.
+func validateWhatWorks(class Class, before []Class, path *field.Path) (faults field.ErrorList) {
+	if !class.Works() {
+		return nil
+	}
+	first, what := path.Child("webhooks"), class.Webhooks.Enabled()
+	if enabled := class.Controllers.Enabled(); len(enabled) > 0 {
+		first, what = path.Child("controllers"), enabled
+	}
+	if class.DryRun {
+		faults = append(faults, field.Forbidden(first.Child(what[0]), "with dryRun, nothing is written to targets"))
+	}
+	shared := func(other Class) bool { return other.Target == class.Target && other.Works() }
 	if class.Target.Type != TargetNamespace && slices.ContainsFunc(before, shared) {
-		faults = append(faults, field.Forbidden(path.Child(enabled[0]),
-			"another class has controllers in the same target; one class has to have all of them"))
+		faults = append(faults, field.Forbidden(first.Child(what[0]),
+			"another class has controllers or webhooks in the same target; one class has to have all of them"))
 	}
 	return faults
 }

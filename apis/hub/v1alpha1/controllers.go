@@ -2,7 +2,6 @@ package v1alpha1
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -359,27 +358,8 @@ func (c *TargetControllers) WithoutFaulty(home string) TargetControllers {
 // change a TargetCluster need not be allowed to delete pods of the source. The fields of both are shared with the
 // result, and not to be changed.
 func (c *TargetControllers) Merge(own *TargetControllers) TargetControllers {
-	merged := *c
-	if own == nil {
-		return merged
-	}
-	into, from := reflect.ValueOf(&merged).Elem(), reflect.ValueOf(own).Elem()
-	for i := range into.NumField() {
-		if from.Field(i).IsNil() {
-			continue
-		}
-		one := reflect.New(into.Field(i).Type().Elem()) // the one that is shared stays as it is
-		if !into.Field(i).IsNil() {
-			one.Elem().Set(into.Field(i).Elem())
-		}
-		for n := range one.Elem().NumField() {
-			if value := from.Field(i).Elem().Field(n); !value.IsNil() {
-				one.Elem().Field(n).Set(value)
-			}
-		}
-		into.Field(i).Set(one)
-	}
-	if own.StalePods != nil {
+	merged := merge(c, own)
+	if own != nil && own.StalePods != nil {
 		merged.StalePods.HomeNamespace = nil
 		if c.StalePods != nil {
 			merged.StalePods.HomeNamespace = c.StalePods.HomeNamespace

@@ -58,6 +58,10 @@ type TargetClusterSpec struct {
 	// configuration has for its class.
 	// +optional
 	Controllers *TargetControllers `json:"controllers,omitempty"`
+	// Webhooks say which webhooks the hub serves for this target, field by field where they differ from what the hub's
+	// configuration has for its class.
+	// +optional
+	Webhooks *TargetWebhooks `json:"webhooks,omitempty"`
 }
 
 // ClientLimits limits requests. A limit of zero means the one of the hub's configuration.

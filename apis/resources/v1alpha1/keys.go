@@ -84,6 +84,17 @@ const (
 	TokenRequestorFinalizer = "resources.gardener.cloud/token-requestor"
 )
 
+// Keys by which static tokens of ServiceAccounts in targets are made useless.
+const (
+	// PurposeTokenInvalidator as the value of PurposeLabel, on a Secret in a target, has the webhook of the token
+	// invalidator look at it whenever it is written.
+	PurposeTokenInvalidator = "token-invalidator"
+	// ConsiderTokenLabel, of whatever value on such a Secret, says that its token is to be invalid.
+	ConsiderTokenLabel = "token-invalidator.resources.gardener.cloud/consider"
+	// SkipTokenLabel, of whatever value on a ServiceAccount in a target, says that its tokens stay valid.
+	SkipTokenLabel = "token-invalidator.resources.gardener.cloud/skip"
+)
+
 // BrotliSuffix ends the data keys of a Secret whose values are Brotli-compressed.
 const BrotliSuffix = ".br"
 

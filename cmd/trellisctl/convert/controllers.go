@@ -36,10 +36,9 @@ func (c *converter) controllers(at string) {
 	c.nodeHighAvailability(at)
 	c.plain(at, "istioClusterConfiguration", "controllers.istioClusterConfiguration",
 		ptr.Deref(c.in.Controllers.IstioClusterConfiguration, workers{}))
-	c.noteOff()
 }
 
-// noteOff is about the controllers that are off.
+// noteOff is about the controllers and webhooks that are off.
 func (c *converter) noteOff() {
 	if len(c.off) > 0 && c.forTarget() {
 		c.note("", "", "off there, and switched off here whatever the class says: %s", strings.Join(c.off, ", "))
@@ -264,7 +263,7 @@ func (c *converter) tokenInvalidator(at string) {
 	path, on := c.plain(at, name, from, w)
 	if on {
 		c.note("", path, "tokenInvalidator: the controller marks Secrets; what makes their tokens useless is the webhook "+
-			"of the resource manager")
+			"of the same name")
 	}
 }
 
@@ -274,13 +273,10 @@ func equal(a, b workers) bool {
 
 // nodeHighAvailability follows the webhook, as with the resource manager.
 func (c *converter) nodeHighAvailability(at string) {
-	const from = "webhooks.highAvailabilityConfig"
-	path, on := c.controller(at, "nodeHighAvailability", from, ptr.Deref(c.in.Webhooks.HighAvailabilityConfig,
-		highAvailabilityConfig{}).Enabled)
+	path, on := c.controller(at, "nodeHighAvailability", "webhooks.highAvailabilityConfig",
+		ptr.Deref(c.in.Webhooks.HighAvailabilityConfig, highAvailabilityConfig{}).Enabled)
 	if on {
-		c.note(from, path, "the webhook stays with gardener-resource-manager. From v1.141 on that has this controller, "+
-			"too, with its webhook; both of them do no harm")
-	} else {
-		c.noteIf(from, "", "off there; the hub has no webhooks")
+		c.note("", path, "nodeHighAvailability: a resource manager from v1.141 on has this controller, too, with its "+
+			"webhook highAvailabilityConfig")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -248,6 +247,8 @@ func (c *converter) class() {
 	}
 	c.workersOfClass(name)
 	c.controllers(ofClass + ".controllers")
+	c.webhooks(ofClass + ".webhooks")
+	c.noteOff()
 }
 
 // namespaceSelector has a class for the source say what the resource manager has as the namespaces of its caches.
@@ -430,6 +431,8 @@ func (c *converter) targetCluster() {
 	}
 	c.noteLimits()
 	c.controllers("spec.controllers")
+	c.webhooks("spec.webhooks")
+	c.noteOff()
 	c.note("", "", "classes, managedByLabelValue, clusterID and what is about the process is in the hub's "+
 		"configuration, not in a TargetCluster")
 	c.used["controllers.resourceClass"], c.used["controllers.clusterID"] = true, true
@@ -486,11 +489,13 @@ func (c *converter) checkTarget(written []byte) error {
 	if err := unmarshalStrict(written, tc); err != nil {
 		return fmt.Errorf("the result cannot be read: %w", err)
 	}
-	if tc.Spec.Controllers == nil {
-		return nil
-	}
-	tc.Spec.Controllers.SetDefaults()
-	for _, fault := range tc.Spec.Controllers.Faults(c.Namespace, field.NewPath("spec", "controllers")) {
+	controllers := ptr.Deref(tc.Spec.Controllers, hubv1alpha1.TargetControllers{})
+	controllers.SetDefaults()
+	webhooks := ptr.Deref(tc.Spec.Webhooks, hubv1alpha1.TargetWebhooks{})
+	webhooks.SetDefaults(hubv1alpha1.WebhookScopeTarget)
+	spec := field.NewPath("spec")
+	for _, fault := range append(controllers.Faults(c.Namespace, spec.Child("controllers")),
+		webhooks.Faults(c.Namespace, spec.Child("webhooks"))...) {
 		c.faults = append(c.faults, c.original(fault))
 	}
 	return nil
@@ -518,24 +523,11 @@ func (c *converter) noteForeign() {
 		if key == "webhooks" || c.isUsed(key) {
 			continue
 		}
-		if why := configv1alpha1.WhyForeign(key); c.isOffWebhook(key) {
-			c.note(key, "", "off there; the hub has no webhooks")
-		} else if why != "" {
+		if why := configv1alpha1.WhyForeign(key); why != "" {
 			c.note(key, "", "%s", why)
 		}
 	}
 	slices.SortStableFunc(c.notes, func(a, b note) int { return cmp.Compare(order(a), order(b)) })
-}
-
-// isOffWebhook reports whether a key is a webhook that is off.
-func (c *converter) isOffWebhook(key string) bool {
-	for f, value := range reflect.ValueOf(c.in.Webhooks).Fields() {
-		if key == "webhooks."+f.Tag.Get("json") && !value.IsNil() {
-			enabled, ok := value.Elem().FieldByName("Enabled").Interface().(*bool)
-			return ok && !ptr.Deref(enabled, false)
-		}
-	}
-	return false
 }
 
 // order has notes about the file in its order, and what is about none of its keys at the end.

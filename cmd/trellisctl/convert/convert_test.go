@@ -120,6 +120,8 @@ func sample(path string, of reflect.Type) any {
 		return false
 	case "server.healthProbes.bindAddress", "server.metrics.bindAddress":
 		return "127.0.0.1"
+	case "webhooks.projectedTokenMount.expirationSeconds":
+		return 7200
 	}
 	switch of {
 	case reflect.TypeFor[metav1.Duration]():
@@ -182,6 +184,9 @@ func TestNoKeyIsLostSilently(t *testing.T) {
 				base = with(g, base, "controllers.networkPolicy.ingressControllerSelector",
 					map[string]any{"namespace": "ingress", "podSelector": map[string]any{}})
 			}
+			if strings.HasPrefix(path, "webhooks.kubernetesServiceHost.") {
+				base = with(g, base, "webhooks.kubernetesServiceHost.host", "api.example")
+			}
 			value := sample(path, of)
 			if path == "controllers.garbageCollector.syncPeriod" ||
 				path == "controllers.networkPolicy.ingressControllerSelector.namespace" {
@@ -203,7 +208,8 @@ func TestNoKeyIsLostSilently(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred(), base)
 				after, err := convert([]byte(full), o)
 				g.Expect(err).NotTo(HaveOccurred(), full)
-				if o.TargetCluster != "" && !strings.HasPrefix(path, "controllers.") {
+				if o.TargetCluster != "" && !strings.HasPrefix(path, "controllers.") &&
+					!strings.HasPrefix(path, "webhooks.") {
 					continue // it is about the hub
 				}
 				if o.TargetCluster != "" && found[parentOf(path)+".enabled"] == nil {
@@ -362,7 +368,7 @@ func TestControllers(t *testing.T) {
 				ConcurrentSyncs: ptr.To[int32](3)}},
 			target: c{TokenInvalidator: &hubv1alpha1.TokenInvalidatorController{Enabled: on,
 				ConcurrentSyncs: ptr.To[int32](3)}},
-			notes: []string{"is the webhook of the resource manager"},
+			notes: []string{"is the webhook of the same name"},
 		},
 		"D-1 the token invalidator by the name that documentation has": {
 			controllers: "{tokenValidator: {enabled: true}}",
@@ -388,7 +394,7 @@ func TestControllers(t *testing.T) {
 			controllers: "{}\nwebhooks: {highAvailabilityConfig: {enabled: true}}",
 			class:       c{NodeHighAvailability: &hubv1alpha1.NodeHighAvailabilityController{Enabled: on}},
 			target:      c{NodeHighAvailability: &hubv1alpha1.NodeHighAvailabilityController{Enabled: on}},
-			notes:       []string{"the webhook stays with gardener-resource-manager"},
+			notes:       []string{"has this controller, too, with its webhook"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -449,9 +455,14 @@ func TestOnStandbyNothingWorks(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	tc := &hubv1alpha1.TargetCluster{}
 	g.Expect(yaml.UnmarshalStrict([]byte(text(g, made)), tc)).To(Succeed())
-	merged := class.Merge(tc.Spec.Controllers)
-	g.Expect(merged.Enabled()).To(ConsistOf(made.enabled))
+	merged, webhooks := class.Merge(tc.Spec.Controllers), config.Classes[0].Webhooks.Merge(tc.Spec.Webhooks)
+	enabled := merged.Enabled()
+	for _, name := range webhooks.Enabled() {
+		enabled = append(enabled, "webhooks."+name)
+	}
+	g.Expect(enabled).To(ConsistOf(made.enabled))
 	g.Expect(merged.Faults("shoot--foo--a", nil)).To(BeEmpty())
+	g.Expect(webhooks.Faults("shoot--foo--a", nil)).To(BeEmpty())
 }
 
 func TestClasses(t *testing.T) {

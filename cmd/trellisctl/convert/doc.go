@@ -6,6 +6,7 @@
 //	grm.go        its types
 //	convert.go    what becomes of it as a whole
 //	controllers.go what becomes of its controllers
+//	webhooks.go   what becomes of its webhooks
 //	document.go   the YAML that is written, with comments
 //
 // # How it works

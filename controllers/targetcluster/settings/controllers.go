@@ -68,7 +68,7 @@ func (s *Settings) merged(target clustercache.Status, tc *hubv1alpha1.TargetClus
 	return merged
 }
 
-// classOf returns the class whose controllers work in a target; nil if there is none. A class that names the target is
+// classOf returns the class whose controllers and webhooks work in a target; nil if there is none. A class that names the target is
 // preferred to the one whose name is on the registration: the operator has decided on it.
 func (s *Settings) classOf(target clustercache.Status) *configv1alpha1.Class {
 	var served *configv1alpha1.Class
@@ -76,12 +76,12 @@ func (s *Settings) classOf(target clustercache.Status) *configv1alpha1.Class {
 		class := &s.classes[i]
 		switch class.Target.Type {
 		case configv1alpha1.TargetSource:
-			if target.Cluster.Namespace == "" && (served == nil || len(class.Controllers.Enabled()) > 0) {
+			if target.Cluster.Namespace == "" && (served == nil || class.Works()) {
 				served = class
 			}
 		case configv1alpha1.TargetRegistration:
 			fixed := clustercache.ClusterKey{Namespace: class.Target.Namespace, Name: class.Target.Name}
-			if target.Cluster == fixed && (!isFixed(served) || len(class.Controllers.Enabled()) > 0) {
+			if target.Cluster == fixed && (!isFixed(served) || class.Works()) {
 				served = class
 			}
 		case configv1alpha1.TargetNamespace:
@@ -113,6 +113,14 @@ func normalize(class string) string {
 func (s *Settings) FollowControllers(
 	ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
 ) error {
+	return s.followClaims(ctx, work, saysOther, changed)
+}
+
+// followClaims calls changed for each target whose TargetCluster says something else, or whose cluster has other
+// registrations than before.
+func (s *Settings) followClaims(ctx context.Context, work *sync.WaitGroup,
+	saysOther func(before, after *hubv1alpha1.TargetCluster) bool, changed func(clustercache.ClusterKey),
+) error {
 	//nolint:wrapcheck // it says what was watched
 	return informers.Follow(ctx, s.cache, &hubv1alpha1.TargetCluster{}, work,
 		func(before, after *hubv1alpha1.TargetCluster, _ bool) {
@@ -133,15 +141,15 @@ func (s *Settings) FollowControllers(
 		})
 }
 
-// FollowFaults calls changed for each target whose TargetCluster says something else about its controllers, as
-// FollowControllers does, at first for all that say something.
+// FollowFaults calls changed for each target whose TargetCluster says something else about its controllers or webhooks,
+// as FollowControllers does, at first for all that say something.
 func (s *Settings) FollowFaults(
 	ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
 ) error {
 	//nolint:wrapcheck // it says what was watched
 	return informers.Follow(ctx, s.cache, &hubv1alpha1.TargetCluster{}, work,
 		func(before, after *hubv1alpha1.TargetCluster, _ bool) {
-			if saysOther(before, after) {
+			if saysOther(before, after) || saysOtherOfWebhooks(before, after) {
 				changed(keyOf(before, after))
 			}
 		})

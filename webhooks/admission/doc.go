@@ -1,0 +1,27 @@
+// Package admission has what webhooks of the hub are made of: what a handler is asked, what it may look at and what it
+// answers, how it is registered in targets, and how objects become patches.
+//
+// # How it works
+//
+// A Handler is a function of a request, the settings of the target that asks, and the State of that target. It reads
+// nothing else and changes nothing, so a request that is only tried out (dryRun) is answered like any other. The server
+// (webhooks/server) decides which target asks and gives a Request that can reach only this one.
+//
+// Mutate makes a Handler of a function that changes an object of a compiled type. The patch is the difference between
+// the object as it was decoded and as it is afterwards. So it is minimal, and fields that the type does not know are
+// neither seen nor removed.
+//
+// A Webhook is a Handler with its name, its path and the entries of the configurations that targets get for it
+// (controllers/webhookregistration). Selectors and match conditions spare calls that would change nothing.
+//
+// # Errors
+//
+// A handler tells apart what it refuses (Response.Denied) and what failed (an error). For the latter, the server looks at
+// the failure policy: it answers so that the API server goes on without the webhook, or refuses the request.
+//
+// # Trade-offs
+//
+// Objects are decoded into compiled types, and compared as values of these, which costs two encodings if something has
+// changed, and none if nothing has. A patch that addresses elements of lists by their index fits because the API server
+// applies it to the object that it has sent.
+package admission

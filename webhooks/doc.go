@@ -1,0 +1,7 @@
+// Package webhooks lists the webhooks of the hub, a line each. What one is made of is in webhooks/admission; each has a
+// folder below, or is a file of one: webhooks/pods has those of pods. webhooks/server serves them for all targets, and
+// controllers/webhookregistration registers them there.
+//
+// To add one: a package with a function that returns an admission.Webhook, a field and an entry in
+// apis/hub/v1alpha1 (TargetWebhooks), and a line here.
+package webhooks
