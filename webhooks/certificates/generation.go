@@ -169,7 +169,9 @@ func (g *generation) hasNames(names []string) bool {
 	return slices.Equal(slices.Compact(has), slices.Compact(wanted))
 }
 
-func (g *generation) pair() (*tls.Certificate, error) { return parsePair(g.certificate, g.certificateKey) }
+func (g *generation) pair() (*tls.Certificate, error) {
+	return parsePair(g.certificate, g.certificateKey)
+}
 
 func parsePair(certificate, key []byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(certificate, key)

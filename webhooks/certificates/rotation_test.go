@@ -164,7 +164,7 @@ func TestThoseWhoAreAwayAreWaitedFor(t *testing.T) {
 	}
 }
 
-// CPW-23, for the hub: after a long pause what has expired is left out.
+// After a long pause what has expired is left out.
 func TestALongPause(t *testing.T) {
 	b := newBench(t, nil)
 	first := b.read(b.Store)
@@ -251,7 +251,11 @@ func TestSecretsThatAreFaulty(t *testing.T) {
 
 // HUB-14: replicas take over what is new by reading it.
 func TestFollow(t *testing.T) {
-	b := newBench(t, func(o *Options) { o.Poll = time.Millisecond; o.Clock = nil; o.Spread, o.Check = time.Nanosecond, time.Millisecond })
+	b := newBench(t, func(o *Options) {
+		o.Poll = time.Millisecond
+		o.Clock = nil
+		o.Spread, o.Check = time.Nanosecond, time.Millisecond
+	})
 	ctx, end := context.WithCancel(b.ctx)
 	ended := make(chan error, 2)
 	go func() { ended <- b.Store.Follow(ctx) }()
