@@ -24,6 +24,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/inspect"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/operate"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/pack"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/webhooks"
 	"github.com/trellis-hub/trellis/version"
 )
 
@@ -101,7 +102,8 @@ func New(env *cli.Env, name string) *cobra.Command {
 		"content":  {pack.New(env), pack.NewUnpack(env)},
 		"look": {inspect.NewStatus(env), inspect.NewTree(env), diff.New(env), explain.NewWhy(env),
 			explain.NewEvents(env)},
-		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env), convert.New(env)},
+		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env), convert.New(env),
+			webhooks.New(env)},
 	} {
 		for _, command := range commands {
 			command.GroupID = id
