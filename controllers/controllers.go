@@ -44,6 +44,7 @@ var all = []struct {
 	{"stalepods", always, newStalePods},
 	{"care", always, newCare},
 	{"istioclusterconfig", always, newIstioClusterConfig},
+	{"webhookregistration", always, newWebhookRegistration},
 }
 
 func always(*configv1alpha1.HubConfiguration) bool { return true }
@@ -67,6 +68,8 @@ type Environment struct {
 	SecretMetadata metadata.Interface
 	// Settings says what works in which target.
 	Settings *settings.Settings
+	// Webhooks are what the hub serves to targets. Nil: it serves none.
+	Webhooks *Webhooks
 	// Events takes events about objects of the source.
 	Events events.EventRecorder
 	// WatchedUntil is when a hub gave its last sign of life before the term; zero if nobody knows.

@@ -55,7 +55,8 @@ func HubIdentity(namespace string) []client.Object {
 		[]client.Object{serviceAccount(namespace, ServiceAccount)},
 		clusterRole(namespace, ServiceAccount, "rbac/hub-cluster.yaml", "rbac/hub-secrets.yaml", "rbac/hub-tokens.yaml",
 			"rbac/hub-machines.yaml"),
-		role(namespace, namespace, ServiceAccount, "rbac/hub-namespace.yaml", "rbac/hub-source.yaml"),
+		role(namespace, namespace, ServiceAccount, "rbac/hub-namespace.yaml", "rbac/hub-source.yaml",
+			"rbac/hub-webhooks.yaml"),
 		role(metav1.NamespaceSystem, namespace, ServiceAccount, "rbac/hub-kube-system.yaml"),
 	)
 }

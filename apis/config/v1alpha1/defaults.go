@@ -38,6 +38,7 @@ func SetDefaults(c *HubConfiguration) {
 
 	setDefault(&c.Server.HealthProbes.Port, 8081)
 	setDefault(&c.Server.Metrics.Port, 8080)
+	setWebhookDefaults(&c.Server.Webhooks, c.LeaderElection)
 	setDefault(&c.LogLevel, "info")
 	setDefault(&c.LogFormat, "json")
 

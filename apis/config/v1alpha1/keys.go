@@ -32,7 +32,7 @@ var foreign = map[string]string{
 	"controllers.tokenInvalidator":               ofClasses,
 	"controllers.tokenRequestor":                 ofClasses,
 	"controllers.tokenValidator":                 ofClasses,
-	"server.webhooks":                            notPorted,
+	"server.webhooks.tls":                        "the hub has its certificate in a Secret, see server.webhooks.certificates",
 	"sourceClientConnection.acceptContentTypes":  "the hub chooses content types itself",
 	"sourceClientConnection.cacheResyncPeriod":   "caches are never resynchronised, they follow watches",
 	"sourceClientConnection.contentType":         "the hub chooses content types itself",

@@ -103,6 +103,8 @@ type Server struct {
 	// EnableDebugHandlers serves /debug/targets on the metrics port: the state of every connection and every queue,
 	// without secrets. Everyone with access to the port can read it. Default: false.
 	EnableDebugHandlers bool `json:"enableDebugHandlers,omitempty"`
+	// Webhooks serves webhooks to the API servers of targets. Default: it does not.
+	Webhooks WebhookServer `json:"webhooks,omitempty"`
 }
 
 // Metrics is about what /metrics shows.

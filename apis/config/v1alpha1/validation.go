@@ -38,6 +38,8 @@ func Validate(c *HubConfiguration) field.ErrorList {
 		field.NewPath("targetClientConnection"))...)
 	faults = append(faults, validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection"))...)
 	faults = append(faults, validateServer(c.Server, field.NewPath("server"))...)
+	faults = append(faults, validateWebhookServer(&c.Server.Webhooks, c.LeaderElection.ResourceNamespace,
+		field.NewPath("server", "webhooks"))...)
 	faults = append(faults, validateOneOf(c.LogLevel, field.NewPath("logLevel"), "debug", "info", "error")...)
 	faults = append(faults, validateOneOf(c.LogFormat, field.NewPath("logFormat"), "json", "text")...)
 	faults = append(faults, validateClasses(c.Classes, c.Controllers.ClusterID, field.NewPath("classes"))...)

@@ -18,6 +18,26 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $found -}}
 {{- end -}}
 
+{{/* "true" if the hub serves webhooks, else empty. */}}
+{{- define "trellis.webhooks" -}}
+{{- if dig "server" "webhooks" "enabled" false .Values.config -}}true{{- end -}}
+{{- end -}}
+
+{{/* The Secret with what the hub serves webhooks with. */}}
+{{- define "trellis.webhookSecret" -}}
+{{- $lease := dig "leaderElection" "resourceName" "trellis" .Values.config -}}
+{{- dig "server" "webhooks" "certificates" "secretName" (printf "%s-webhooks" $lease) .Values.config -}}
+{{- end -}}
+
+{{/* For how many seconds a hub that ends serves webhooks as before. */}}
+{{- define "trellis.notice" -}}
+{{- $notice := dig "server" "webhooks" "shutdownNotice" "10s" .Values.config -}}
+{{- if not (regexMatch "^[0-9]+s$" $notice) -}}
+{{- fail (printf "config.server.webhooks.shutdownNotice: %q is no number of seconds, such as 10s" $notice) -}}
+{{- end -}}
+{{- trimSuffix "s" $notice -}}
+{{- end -}}
+
 {{/*
 The namespaces whose Secrets the classes need, as a list in JSON; empty if it is all of them. The hub does the same sum:
 SecretNamespaces in apis/config/v1alpha1.

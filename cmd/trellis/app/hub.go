@@ -123,6 +123,7 @@ type hub struct {
 	leader         *leader.Election
 	loops          *heartbeat.Loops
 	heart          *heartbeat.Heart // nil if there is no namespace for its Lease
+	serving        *serving         // nil if no webhooks are served
 	synced         chan struct{}    // closed when every informer of the source has shown what is there
 }
 
@@ -187,6 +188,9 @@ func newHub(o Options) (*hub, error) {
 	if h.heart, err = h.newHeart(); err != nil {
 		return nil, err
 	}
+	if h.serving, err = h.newServing(); err != nil {
+		return nil, err
+	}
 	for _, c := range []prometheus.Collector{
 		own{h.leader}, h.loops, h.bundles, targetcluster.NewCollector(h.manager.GetCache(), h.leader.Leading),
 	} {
@@ -240,6 +244,9 @@ func (h *hub) toTarget(key clustercache.ClusterKey, next http.RoundTripper) http
 
 func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 	shutdown := shutdownTimeout
+	if w := o.Config.Server.Webhooks; w.Enabled {
+		shutdown += w.ShutdownNotice.Duration
+	}
 	m, err := ctrl.NewManager(o.Source, ctrl.Options{
 		Scheme: scheme,
 		Logger: o.Logger,
@@ -408,8 +415,8 @@ func (h *hub) ready(*http.Request) error {
 	}
 }
 
-// work is connected to targets, and contends for leadership. The connections end after the last term, whose writes have
-// to be finished.
+// work is connected to targets, contends for leadership, and serves webhooks. The connections end after the last term,
+// whose writes have to be finished, and after the last answer, which may need one.
 func (h *hub) work(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
@@ -420,7 +427,10 @@ func (h *hub) work(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		defer disconnect()
-		return h.lead(ctx)
+		both, ctx := errgroup.WithContext(ctx)
+		both.Go(func() error { return h.lead(ctx) })
+		both.Go(func() error { return h.serve(ctx) })
+		return both.Wait()
 	})
 	return group.Wait()
 }

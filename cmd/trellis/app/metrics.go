@@ -11,6 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/leader/heartbeat"
 	"github.com/trellis-hub/trellis/metrics"
 	"github.com/trellis-hub/trellis/version"
+	"github.com/trellis-hub/trellis/webhooks/server"
 )
 
 var metricDefinitions = &metrics.Set{}
@@ -28,7 +29,7 @@ var (
 // Metrics are the definitions of all metrics of the hub, those of libraries left out.
 func Metrics() []*metrics.Definition {
 	return slices.Concat(metricDefinitions.All(), heartbeat.MetricDefinitions.All(), clustercache.MetricDefinitions.All(),
-		controllers.MetricDefinitions())
+		controllers.MetricDefinitions(), server.MetricDefinitions.All())
 }
 
 // own are the figures about the process.

@@ -29,6 +29,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/operate"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/pack"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/rollout"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/webhooks"
 	"github.com/trellis-hub/trellis/version"
 )
 
@@ -110,7 +111,8 @@ func New(env *cli.Env, name string) *cobra.Command {
 		"look": {inspect.NewStatus(env, &fleet.OverviewFlags{}), inspect.NewTree(env), diff.New(env), explain.NewWhy(env),
 			explain.NewEvents(env)},
 		"access":  {access.NewKubeconfig(env), access.NewKubectl(env)},
-		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env), convert.New(env)},
+		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env), convert.New(env),
+			webhooks.New(env)},
 	} {
 		for _, command := range commands {
 			command.GroupID = id

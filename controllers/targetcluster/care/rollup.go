@@ -35,7 +35,7 @@ var (
 	// derived are the types of conditions that follow from something else.
 	derived = sets.New(hubv1alpha1.ConditionReady, hubv1alpha1.ConditionConnected, hubv1alpha1.ConditionCredentialsValid,
 		hubv1alpha1.ConditionAPIServerAvailable, hubv1alpha1.ConditionEveryNodeReady, hubv1alpha1.ConditionHubReady,
-		hubv1alpha1.ConditionDuplicateRegistration)
+		hubv1alpha1.ConditionDuplicateRegistration, hubv1alpha1.ConditionWebhooksRegistered)
 	known = sets.New(hubv1alpha1.ConditionSystemComponentsHealthy, hubv1alpha1.ConditionControlPlaneHealthy,
 		hubv1alpha1.ConditionObservabilityComponentsHealthy)
 )

@@ -1,0 +1,34 @@
+package v1alpha1
+
+// ConditionWebhooksRegistered reports whether the API server of the target calls the webhooks of the hub. A target
+// without webhooks does not have this condition.
+const ConditionWebhooksRegistered = "WebhooksRegistered"
+
+// Reasons of WebhooksRegistered.
+const (
+	// ReasonWebhooksRegistered (WebhooksRegistered): the API server has called the hub.
+	ReasonWebhooksRegistered = "WebhooksRegistered"
+	// ReasonWebhooksNotServed (WebhooksRegistered): the hub does not serve them yet.
+	ReasonWebhooksNotServed = "WebhooksNotServed"
+	// ReasonWebhooksUnreachable (WebhooksRegistered): the API server of the target cannot call the hub. Webhooks whose
+	// failure policy is Fail are registered only after it could, once.
+	ReasonWebhooksUnreachable = "WebhooksUnreachable"
+	// ReasonWebhooksFailed (WebhooksRegistered): the configurations of webhooks cannot be written.
+	ReasonWebhooksFailed = "WebhooksFailed"
+)
+
+// Keys on configurations of webhooks in targets, and on what they are about.
+const (
+	// WebhooksLabel, "true", is on all configurations of webhooks of a hub. Whoever deletes those with this label frees
+	// the target of its hub.
+	WebhooksLabel = "webhooks.hub.gardener.cloud/managed"
+	// WebhooksExcludeLabel, with any value, keeps objects from mutating webhooks of hubs. The pods of the hub have it, and
+	// others should without which the hub cannot be reached.
+	WebhooksExcludeLabel = "webhooks.hub.gardener.cloud/exclude"
+	// WebhooksTargetAnnotation names the target that the configuration was made for.
+	WebhooksTargetAnnotation = "webhooks.hub.gardener.cloud/target"
+	// WebhooksHashAnnotation tells which certificate authorities, and paths by which key, a configuration has.
+	WebhooksHashAnnotation = "webhooks.hub.gardener.cloud/hash"
+	// WebhooksAttachedAnnotation is the UID of the cluster after its API server has proven that it can call the hub.
+	WebhooksAttachedAnnotation = "webhooks.hub.gardener.cloud/attached"
+)

@@ -1,0 +1,154 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+)
+
+const (
+	// maxConfigurations bounds how many are listed of a kind.
+	maxConfigurations = 500
+	// lookAgain is when it is looked whether a hub has made them anew.
+	lookAgain = 2 * time.Second
+)
+
+// New returns the command webhooks with all that it has.
+func New(env *cli.Env) *cobra.Command {
+	command := &cobra.Command{Use: "webhooks", Short: "Free a cluster of the webhooks of a hub"}
+	command.AddCommand(newRemove(env))
+	return command
+}
+
+type remove struct {
+	env *cli.Env
+	yes bool
+}
+
+func newRemove(env *cli.Env) *cobra.Command {
+	r := &remove{env: env}
+	command := &cobra.Command{
+		Use:   "remove [flags]",
+		Short: "Delete what has an API server call a hub",
+		Long: `Delete the configurations of webhooks by which the API server of a cluster calls a hub, of whatever registration. The kubeconfig is
+one of that cluster, not of the one that the hub runs in. No hub is needed for it.
+
+It is for a cluster whose hub is gone for good, or whose registration was deleted before its webhooks were switched off: where the
+failure policy is Fail, nobody could create such objects any more. A hub that still looks after the cluster makes the
+configurations anew: switch off the webhooks there instead, in the TargetCluster.`,
+		Example: `  trellisctl --kubeconfig shoot-a.yaml webhooks remove`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context()) },
+	}
+	command.Flags().BoolVar(&r.yes, "yes", false, "Do not ask whether they are to be deleted.")
+	return command
+}
+
+func (r *remove) run(ctx context.Context) error {
+	cluster, err := r.env.Source() // the cluster of the kubeconfig, whichever it is
+	if err != nil {
+		return err
+	}
+	found, err := list(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		r.env.Note("No hub has webhooks in this cluster.")
+		return nil
+	}
+	for _, c := range found {
+		r.env.Note("%s of the target %s", name(c), cli.Text(c.GetAnnotations()[hubv1alpha1.WebhooksTargetAnnotation]))
+	}
+	if err := r.confirm(cluster, len(found)); err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range found {
+		uid := c.GetUID()
+		err := cluster.Delete(ctx, c, client.Preconditions{UID: &uid})
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("deleting %s: %w", name(c), err))
+			continue
+		}
+		fmt.Fprintf(r.env.Out, "%s deleted\n", name(c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return gone(ctx, cluster)
+}
+
+// confirm asks whether to delete a number of configurations.
+func (r *remove) confirm(cluster *cli.Source, n int) error {
+	if r.yes {
+		return nil
+	}
+	question := fmt.Sprintf("Delete these %d configurations in the cluster at %s?", n, cluster.Config.Host)
+	switch yes, asked := r.env.Confirm(question); {
+	case yes:
+		return nil
+	case asked:
+		return cli.Refused("not confirmed, so nothing was deleted")
+	}
+	return cli.Usage("there is no terminal to confirm it: set --yes")
+}
+
+// gone returns an error if there still are configurations, or again.
+func gone(ctx context.Context, cluster client.Client) error {
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("looking again: %w", ctx.Err())
+	case <-time.After(lookAgain):
+	}
+	left, err := list(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return cli.Refused("%s is there again: a hub looks after this cluster, switch off its webhooks there", name(left[0]))
+	}
+	return nil
+}
+
+// list returns all configurations of hubs.
+func list(ctx context.Context, cluster client.Client) (found []client.Object, err error) {
+	options := []client.ListOption{
+		client.MatchingLabels{hubv1alpha1.WebhooksLabel: "true"}, client.Limit(maxConfigurations),
+	}
+	mutating := &admissionregistrationv1.MutatingWebhookConfigurationList{}
+	validating := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	for _, l := range []client.ObjectList{mutating, validating} {
+		if err := cluster.List(ctx, l, options...); err != nil {
+			if apierrors.IsForbidden(err) {
+				return nil, fmt.Errorf("it takes the rights of an administrator of the cluster: %w", err)
+			}
+			return nil, fmt.Errorf("looking for configurations of webhooks: %w", err)
+		}
+	}
+	for i := range mutating.Items {
+		found = append(found, &mutating.Items[i])
+	}
+	for i := range validating.Items {
+		found = append(found, &validating.Items[i])
+	}
+	return found, nil
+}
+
+// name is that of a configuration with its kind.
+func name(c client.Object) string {
+	kind := "validatingwebhookconfiguration"
+	if _, is := c.(*admissionregistrationv1.MutatingWebhookConfiguration); is {
+		kind = "mutatingwebhookconfiguration"
+	}
+	return kind + "/" + cli.Text(c.GetName())
+}

@@ -1,0 +1,60 @@
+package webhookregistration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
+	"github.com/trellis-hub/trellis/untrusted"
+)
+
+// maxMessage bounds the message of the condition, in bytes.
+const maxMessage = 2 << 10
+
+func conditionOf(tc *hubv1alpha1.TargetCluster) *metav1.Condition {
+	return meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionWebhooksRegistered)
+}
+
+// report writes the condition of a target, if it says something new; nil removes it.
+func (r *reconciler) report(ctx context.Context, target *multicluster.Target, condition *metav1.Condition) error {
+	tc := r.targetCluster(target.Key())
+	if tc == nil || tc.DeletionTimestamp != nil {
+		return nil
+	}
+	before := conditionOf(tc)
+	changed := tc.DeepCopy()
+	if condition == nil {
+		meta.RemoveStatusCondition(&changed.Status.Conditions, hubv1alpha1.ConditionWebhooksRegistered)
+	} else {
+		condition.Type, condition.ObservedGeneration = hubv1alpha1.ConditionWebhooksRegistered, tc.Generation
+		condition.Message = untrusted.Text(untrusted.Message(condition.Message), maxMessage)
+		condition.LastTransitionTime = metav1.NewTime(r.Environment.Clock.Now().Truncate(time.Second))
+		meta.SetStatusCondition(&changed.Status.Conditions, *condition)
+	}
+	if slices.Equal(tc.Status.Conditions, changed.Status.Conditions) {
+		return nil
+	}
+	if err := target.Valid(); err != nil {
+		return err //nolint:wrapcheck // it names the target
+	}
+	patch := client.MergeFromWithOptions(tc, client.MergeFromWithOptimisticLock{})
+	if err := r.Source.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the condition of the TargetCluster: %w", err)
+	}
+	switch {
+	case condition == nil:
+		target.Event(tc, reasonDetached, action, "The target does not call the hub's webhooks any more.")
+	case condition.Status == metav1.ConditionTrue && (before == nil || before.Status != metav1.ConditionTrue):
+		target.Event(tc, reasonAttached, action, "The target calls the hub's webhooks.")
+	case condition.Status == metav1.ConditionFalse && (before == nil || before.Status != metav1.ConditionFalse):
+		target.Warn(tc, reasonFailed, action, untrusted.Message(condition.Message))
+	}
+	return nil
+}

@@ -1,0 +1,429 @@
+package webhookregistration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
+	"github.com/trellis-hub/trellis/metrics"
+	"github.com/trellis-hub/trellis/untrusted"
+	"github.com/trellis-hub/trellis/webhooks/certificates"
+	"github.com/trellis-hub/trellis/webhooks/routes"
+	"github.com/trellis-hub/trellis/webhooks/server"
+)
+
+const (
+	// probeTries is how often an API server is asked to call the hub until it has taken up the configuration, failedTries
+	// how often it may fail to call it, for it may still use the former one. probePause is the time between two tries.
+	probeTries, failedTries, probePause = 20, 3, 500 * time.Millisecond
+	// retryPause is the time until a target is looked at again that cannot be attached at present.
+	retryPause = 30 * time.Second
+)
+
+// reconciler is the Reconciler.
+type reconciler struct {
+	Options
+	faults *multicluster.Faults
+
+	mu    sync.Mutex
+	known map[clustercache.ClusterKey]*known
+}
+
+// known is what is known of a target that is engaged.
+type known struct {
+	// hash is that of the material that its configurations are known to have; empty if it is not known.
+	hash string
+	// user is that of the hub's credential, in the connection that it was asked for.
+	user       string
+	connection int64
+}
+
+// Engage implements multicluster.Engager.
+func (r *reconciler) Engage(status clustercache.Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[status.Cluster] = &known{}
+}
+
+// Forget implements multicluster.Forgetter.
+func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
+	r.faults.Forget(cluster)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, cluster)
+}
+
+func (r *reconciler) engaged() (keys []clustercache.ClusterKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.known {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func (r *reconciler) note(key clustercache.ClusterKey, change func(*known)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.known[key]; k != nil {
+		change(k)
+	}
+}
+
+// progress tells how many targets do not have what has a hash.
+func (r *reconciler) progress(hash string) (p certificates.Progress) {
+	for _, status := range r.Environment.Clusters.List("") {
+		if !r.wanted(status) {
+			continue
+		}
+		r.mu.Lock()
+		k := r.known[status.Cluster]
+		has := k != nil && k.hash == hash
+		r.mu.Unlock()
+		switch {
+		case has:
+		case r.paused(status.Cluster):
+			p.Unreachable++ // nothing is written there
+		case status.State == clustercache.StateConnected, status.State == clustercache.StateConnecting:
+			p.Pending++
+		default:
+			p.Unreachable++
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, k := range r.known {
+		if key.Namespace == "" && k.hash != hash { // the source is not listed
+			p.Pending++
+		}
+	}
+	return p
+}
+
+// wanted tells whether a target is to be attached.
+func (r *reconciler) wanted(status clustercache.Status) bool {
+	if len(r.Webhooks) == 0 {
+		return false
+	}
+	settings := r.Settings(status)
+	for i := range r.Webhooks {
+		if webhook := &r.Webhooks[i]; webhook.Enabled(&settings) && webhook.Registration != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// leftOver tells whether a target may be attached, whether or not it is to be.
+func (r *reconciler) leftOver(key clustercache.ClusterKey) bool {
+	if key.Namespace == "" {
+		return len(r.Webhooks) > 0 // the source has no TargetCluster that would say so
+	}
+	tc := r.targetCluster(key)
+	return tc != nil && conditionOf(tc) != nil
+}
+
+// targetCluster returns that of a target; nil if there is none. It belongs to the informer.
+func (r *reconciler) targetCluster(key clustercache.ClusterKey) *hubv1alpha1.TargetCluster {
+	if key.Namespace == "" {
+		return nil
+	}
+	tc := &hubv1alpha1.TargetCluster{}
+	if r.Environment.Source.Get(context.Background(), key, tc, client.UnsafeDisableDeepCopy) != nil {
+		return nil // it answers from memory
+	}
+	return tc
+}
+
+func (r *reconciler) paused(key clustercache.ClusterKey) bool {
+	tc := r.targetCluster(key)
+	return tc != nil && tc.Spec.Paused
+}
+
+// Reconcile attaches a target, or detaches it.
+func (r *reconciler) Reconcile(
+	ctx context.Context, target *multicluster.Target, _ types.NamespacedName,
+) (reconcile.Result, error) {
+	if r.paused(target.Key()) {
+		return reconcile.Result{}, nil // nothing is written; what is registered is served
+	}
+	if !r.wanted(target.Status) {
+		return reconcile.Result{}, r.detach(ctx, target)
+	}
+	again, err := r.attach(ctx, target)
+	if err == nil {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	r.faults.Report(target, err)
+	if errors.Is(err, clustercache.ErrConnectionReplaced) || apierrors.IsConflict(err) || ctx.Err() != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, errors.Join(err, r.report(ctx, target, &metav1.Condition{
+		Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonWebhooksFailed, Message: err.Error(),
+	}))
+}
+
+// attach brings the configurations in line, in the order that the documentation of the package gives.
+func (r *reconciler) attach(ctx context.Context, target *multicluster.Target) (again time.Duration, err error) {
+	material, _ := r.Store.Material()
+	if material == nil {
+		return retryPause, nil
+	}
+	settings := r.Settings(target.Status)
+	user, err := r.user(ctx, target)
+	if err != nil {
+		return 0, err
+	}
+	reg := &registration{
+		endpoint: r.Endpoint, material: material, settings: &settings, webhooks: r.Webhooks, user: user,
+		route: routes.Route{Target: target.Key(), UID: target.Status.UID},
+	}
+	ready := reg.route
+	ready.Webhook = server.ReadyPath
+	if err := r.Served(ctx, ready, material); err != nil {
+		return retryPause, r.report(ctx, target, &metav1.Condition{
+			Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonWebhooksNotServed,
+			Message: "the hub does not serve the webhooks of this target yet: " + err.Error(),
+		})
+	}
+	live := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	name := types.NamespacedName{Name: r.configurationName(target.Key())}
+	switch err := target.Client.Get(ctx, name, live); {
+	case err == nil:
+		// Once they are there, entries with the policy Fail stay until they are switched off.
+		reg.all = live.Annotations[hubv1alpha1.WebhooksAttachedAnnotation] == string(target.Status.UID)
+	case !apierrors.IsNotFound(err):
+		return 0, fmt.Errorf("reading the configurations of webhooks: %w", err)
+	}
+	if err := r.write(ctx, target, reg); err != nil {
+		return 0, err
+	}
+	r.note(target.Key(), func(k *known) { k.hash = material.Hash })
+	attached := reg.all
+	if err := r.reach(ctx, target); err != nil {
+		return retryPause, r.report(ctx, target, unreachable(err, attached))
+	}
+	if !attached {
+		reg.all = true
+		if err := r.write(ctx, target, reg); err != nil {
+			return 0, err
+		}
+		target.Log.Info("The API server of the target calls the hub's webhooks now", "configuration", name.Name)
+	}
+	return 0, r.report(ctx, target, &metav1.Condition{
+		Status: metav1.ConditionTrue, Reason: hubv1alpha1.ReasonWebhooksRegistered,
+		Message: "the API server of the target calls the hub, see the configurations of webhooks " + name.Name + " there",
+	})
+}
+
+func unreachable(err error, attached bool) *metav1.Condition {
+	text := "the API server of the target cannot call the hub, so webhooks whose failure policy is Fail are not registered"
+	if attached {
+		text = "the API server of the target cannot call the hub, so it refuses what webhooks are for whose failure " +
+			"policy is Fail"
+	}
+	return &metav1.Condition{
+		Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonWebhooksUnreachable, Message: text + ": " + err.Error(),
+	}
+}
+
+// user is that of the hub's own credential in the target, as its API server sees it.
+func (r *reconciler) user(ctx context.Context, target *multicluster.Target) (string, error) {
+	user := ""
+	r.note(target.Key(), func(k *known) {
+		if k.connection == target.Status.Connection {
+			user = k.user
+		}
+	})
+	if user != "" {
+		return user, nil
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := target.Client.Create(ctx, review); err != nil {
+		if account := target.Status.ServiceAccount; account.Name != "" {
+			return "system:serviceaccount:" + account.Namespace + ":" + account.Name, nil
+		}
+		return "", fmt.Errorf("asking the target who the hub is there: %w", err)
+	}
+	user = review.Status.UserInfo.Username
+	if user == "" || len(user) > maxUser {
+		return "", errors.New("the target does not say who the hub is there")
+	}
+	r.note(target.Key(), func(k *known) { k.user, k.connection = user, target.Status.Connection })
+	return user, nil
+}
+
+// maxUser bounds the name of a user, in bytes.
+const maxUser = 1024
+
+// write brings both configurations in line. The validating one is the last, because it bears the mark.
+func (r *reconciler) write(ctx context.Context, target *multicluster.Target, reg *registration) error {
+	meta := r.meta(target, reg)
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: reg.mutating()}
+	if err := put(ctx, target, mutating, &admissionregistrationv1.MutatingWebhookConfiguration{},
+		func(live *admissionregistrationv1.MutatingWebhookConfiguration) (same bool) {
+			same = equality.Semantic.DeepEqual(live.Webhooks, mutating.Webhooks)
+			live.Webhooks = mutating.Webhooks
+			return same
+		}); err != nil {
+		return err
+	}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: reg.validating()}
+	return put(ctx, target, validating, &admissionregistrationv1.ValidatingWebhookConfiguration{},
+		func(live *admissionregistrationv1.ValidatingWebhookConfiguration) (same bool) {
+			same = equality.Semantic.DeepEqual(live.Webhooks, validating.Webhooks)
+			live.Webhooks = validating.Webhooks
+			return same
+		})
+}
+
+func (r *reconciler) meta(target *multicluster.Target, reg *registration) metav1.ObjectMeta {
+	annotations := map[string]string{
+		hubv1alpha1.WebhooksTargetAnnotation: metrics.TargetName(target.Key()),
+		hubv1alpha1.WebhooksHashAnnotation:   reg.material.Hash,
+	}
+	if reg.all {
+		annotations[hubv1alpha1.WebhooksAttachedAnnotation] = string(target.Status.UID)
+	}
+	return metav1.ObjectMeta{
+		Name:        r.configurationName(target.Key()),
+		Labels:      map[string]string{hubv1alpha1.WebhooksLabel: "true", hubv1alpha1.ExcludeWebhookLabel: "true"},
+		Annotations: annotations,
+	}
+}
+
+// put writes an object that belongs to the hub alone, if it is not as it should be. take takes over what is not
+// metadata into the live one, and tells whether that was the same.
+func put[T client.Object](ctx context.Context, target *multicluster.Target, desired, live T, take func(T) bool) error {
+	err := target.Client.Get(ctx, client.ObjectKeyFromObject(desired), live)
+	switch {
+	case apierrors.IsNotFound(err):
+		if err := target.Client.Create(ctx, desired); err != nil {
+			return fmt.Errorf("creating the configuration of webhooks %s: %w", desired.GetName(), err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the configuration of webhooks %s: %w", desired.GetName(), err)
+	}
+	same := take(live)
+	same = hasAll(live.GetLabels(), desired.GetLabels()) && same
+	same = hasAll(live.GetAnnotations(), desired.GetAnnotations()) && same
+	if same {
+		return nil
+	}
+	live.SetLabels(with(live.GetLabels(), desired.GetLabels()))
+	live.SetAnnotations(with(live.GetAnnotations(), desired.GetAnnotations()))
+	if err := target.Client.Update(ctx, live); err != nil { // it has the version that was read
+		return fmt.Errorf("updating the configuration of webhooks %s: %w", desired.GetName(), err)
+	}
+	return nil
+}
+
+func hasAll(all, some map[string]string) bool {
+	for key, value := range some {
+		if all[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func with(all, some map[string]string) map[string]string {
+	merged := map[string]string{}
+	for _, m := range []map[string]string{all, some} {
+		for key, value := range m {
+			merged[key] = value
+		}
+	}
+	return merged
+}
+
+// errNotTaken means that the API server has not called the hub, nor tried to.
+var errNotTaken = errors.New("the API server does not use the configuration of webhooks yet")
+
+// reach has the target's API server call the hub.
+func (r *reconciler) reach(ctx context.Context, target *multicluster.Target) error {
+	var err error
+	failed := 0
+	for try := range probeTries {
+		if try > 0 {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("probing: %w", ctx.Err())
+			case <-time.After(probePause): // for another process, whatever the clock of a test says
+			}
+		}
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: probePath, Verb: "get"},
+		}}
+		switch err = target.Client.Create(ctx, review); {
+		case err == nil:
+			err = errNotTaken
+		case strings.Contains(err.Error(), server.ReachedMessage):
+			return nil
+		case !apierrors.IsInternalError(err):
+			return withoutCodes(err)
+		default:
+			if failed++; failed == failedTries {
+				return withoutCodes(err)
+			}
+		}
+	}
+	return withoutCodes(err)
+}
+
+// code matches what nobody should read of the paths of calls in messages of API servers.
+var code = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}/`)
+
+func withoutCodes(err error) error {
+	return errors.New(untrusted.Message(code.ReplaceAllString(err.Error(), ".(code)/")))
+}
+
+// detach deletes the configurations, and sees to it that they are gone.
+func (r *reconciler) detach(ctx context.Context, target *multicluster.Target) error {
+	r.note(target.Key(), func(k *known) { k.hash = "" })
+	name := r.configurationName(target.Key())
+	deleted := false
+	for _, obj := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
+	} {
+		err := target.Client.Get(ctx, types.NamespacedName{Name: name}, obj)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err == nil {
+			deleted = true
+			uid := obj.GetUID()
+			err = target.Client.Delete(ctx, obj, client.Preconditions{UID: &uid})
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting the configuration of webhooks %s: %w", name, err)
+		}
+		if err := target.Client.Get(ctx, types.NamespacedName{Name: name}, obj); err == nil {
+			return fmt.Errorf("the configuration of webhooks %s is still there, with finalizers %q", name, obj.GetFinalizers())
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading the configuration of webhooks %s: %w", name, err)
+		}
+	}
+	if deleted {
+		target.Log.Info("The API server of the target does not call the hub's webhooks any more", "configuration", name)
+	}
+	return r.report(ctx, target, nil)
+}

@@ -1,0 +1,116 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/webhooks/admission"
+	"github.com/trellis-hub/trellis/webhooks/routes"
+	"github.com/trellis-hub/trellis/webhooks/server"
+)
+
+// tells is a handler that denies with the target.
+func tells(_ context.Context, r *admission.Request) (admission.Response, error) {
+	return admission.Response{Patch: []byte(r.Target.String())}, nil
+}
+
+func isFor(target clustercache.ClusterKey) OmegaMatcher {
+	return And(HaveField("Status", 200), HaveField("AdmissionReview.Response.Patch", BeEquivalentTo(target.String())))
+}
+
+func TestWhoseCallItIs(t *testing.T) {
+	b := newBench(t, nil)
+	b.does(tells)
+	b.Expect(b.post(path(keyA, "uid-a", false), review("v1", "{}"))).To(isFor(keyA))
+	b.Expect(b.post(path(keyB, "uid-b", false), review("v1", "{}"))).To(isFor(keyB))
+	// HUB-6: what a caller says of himself is nothing.
+	b.Expect(b.post(path(keyB, "uid-b", false), review("v1", "{}"), func(r *http.Request) {
+		r.Header.Set("X-Forwarded-For", "10.0.0.1")
+		r.Host = "a.example.org"
+	})).To(isFor(keyB))
+	unknown := clustercache.ClusterKey{Namespace: "three", Name: "c"}
+	forged := func(path string) string { return strings.Replace(path, ".", ".x", 1) }
+	for name, test := range map[string]struct {
+		path   string
+		status int
+	}{
+		"HUB-3 a wrong code":                   {forged(fails), 403},
+		"HUB-3 a wrong code, not registered":   {forged(path(unknown, "uid-c", false)), 403},
+		"a code of another target":             {strings.Replace(fails, "/one/a/", "/two/b/", 1), 403},
+		"a code of another cluster":            {strings.Replace(fails, "uid-a", "uid-b", 1), 403},
+		"a code by another key":                {routes.Route{Target: keyA, UID: "uid-a", Webhook: "test"}.Path([]byte("other")), 403},
+		"no path of the hub":                   {"/", 404},
+		"a path as of other programs":          {"/webhooks/test", 404},
+		"CMN-11 a webhook that does not exist": {routes.Route{Target: keyA, UID: "uid-a", Webhook: "none"}.Path(key), 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(b.post(test.path, review("v1", "{}"))).To(HaveField("Status", test.status))
+		})
+	}
+	b.Expect(b.post(fails, review("v1", "{}"), func(r *http.Request) { r.Method = http.MethodPut })).To(HaveField("Status", 405))
+}
+
+// HUB-2: where each target has a name of a host of its own, path and name have to agree.
+func TestNamesOfHosts(t *testing.T) {
+	name := func(target clustercache.ClusterKey, _ types.UID) string { return target.Name + ".example.org" }
+	b := newBench(t, func(o *server.Options) {
+		certificate, _ := newCertificate(NewWithT(t), "hub.example.org", "a.example.org", "b.example.org")
+		o.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }
+		o.ServerName = name
+	})
+	b.does(tells)
+	certificate, _ := b.options.Certificate(nil)
+	b.roots.AddCert(certificate.Leaf)
+	as := func(name string) *http.Client { return b.newClient(&tls.Config{ServerName: name}) }
+	for host, status := range map[string]int{"a.example.org": 200, "A.example.org": 200, "b.example.org": 403, "hub.example.org": 403} {
+		a, err := b.try(as(host), fails, review("v1", "{}"))
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(a.Status).To(Equal(status), host)
+	}
+}
+
+// HUB-5: a certificate of one cluster is none of another.
+func TestClientCertificates(t *testing.T) {
+	g := NewWithT(t)
+	ofA, authority := newCertificate(g, "uid-a")
+	clients := x509.NewCertPool()
+	clients.AddCert(authority)
+	b := newBench(t, func(o *server.Options) {
+		o.Clients = clients
+		o.Extras = map[string]server.Extra{"extra": extra{}}
+	})
+	b.does(tells)
+	with := b.newClient(&tls.Config{Certificates: []tls.Certificate{*ofA}})
+	pathTo := func(target clustercache.ClusterKey, uid types.UID) string {
+		return routes.Route{Target: target, UID: uid, Webhook: "extra"}.Path(key)
+	}
+	for name, test := range map[string]struct {
+		client *http.Client
+		path   string
+		want   OmegaMatcher
+	}{
+		"its own":           {with, fails, isFor(keyA)},
+		"another one's":     {with, path(keyB, "uid-b", false), HaveField("Status", 403)},
+		"without":           {b.client, fails, isFor(keyA)},
+		"proven, elsewhere": {with, pathTo(keyA, "uid-a"), HaveField("Body", ContainSubstring("one/a true"))},
+		"unproven":          {b.client, pathTo(keyB, "uid-b"), HaveField("Body", ContainSubstring("two/b false"))},
+		"not registered":    {b.client, pathTo(keyB, "uid-c"), HaveField("Status", 404)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			a, err := b.try(test.client, test.path, review("v1", "{}"))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(a).To(test.want)
+		})
+	}
+	b.Expect(b.post(pathTo(keyA, "uid-a"), "panic")).To(HaveField("Status", 500))
+	b.Expect(b.post(pathTo(keyA, "uid-a"), "")).To(HaveField("Status", 202))
+}

@@ -1,0 +1,296 @@
+package server
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/metrics"
+	"github.com/trellis-hub/trellis/webhooks/admission"
+	"github.com/trellis-hub/trellis/webhooks/routes"
+)
+
+// ReadyPath is the last part of the path by which a target can be asked whether its calls would be served. A GET is
+// answered by 200.
+const ReadyPath = "ready"
+
+// ReachedPath is the last part of the path of a webhook that refuses everything with ReachedMessage. The hub has API
+// servers call it to see whether they can.
+const (
+	ReachedPath    = "reached"
+	ReachedMessage = "the hub was reached"
+)
+
+// detachedWarning goes with answers to clusters that are not registered any more.
+const detachedWarning = "the hub that these webhooks are of does not look after this cluster any more: delete its " +
+	"webhook configurations, see its documentation on removing webhooks by hand"
+
+// call is one request whose route is genuine.
+type call struct {
+	routes.Route
+	server *Server
+	name   string // of the webhook, for metrics
+	began  time.Time
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	claimed, ok := routes.Parse(r.URL.Path)
+	if !ok {
+		s.refuse(w, "", resultForged, http.StatusNotFound, "no such path")
+		return
+	}
+	route, genuine := claimed.Genuine(s.Keys()...)
+	if !genuine || !s.agrees(r, route) {
+		s.refuse(w, "", resultForged, http.StatusForbidden, "this path was not made for this caller")
+		return
+	}
+	if route.Webhook == ReadyPath && r.Method == http.MethodGet {
+		s.answerReady(w, route)
+		return
+	}
+	c := &call{Route: route, server: s, began: s.Clock.Now()}
+	webhook, extra := s.webhooks[route.Webhook], s.Extras[route.Webhook]
+	switch {
+	case route.Webhook == ReachedPath:
+		c.name = ReachedPath
+	case webhook != nil:
+		c.name = webhook.Name
+	case extra != nil:
+		c.name = route.Webhook
+	default:
+		s.refuse(w, "", resultMalformed, http.StatusNotFound, "no such webhook")
+		return
+	}
+	if r.Method != http.MethodPost {
+		s.refuse(w, c.name, resultMalformed, http.StatusMethodNotAllowed, "it takes a POST")
+		return
+	}
+	size := r.ContentLength
+	if size < 0 || size > MaxBody {
+		size = MaxBody
+	}
+	release, why := s.limits.admit(route.Target, size, c.began)
+	switch why {
+	case tooMany:
+		w.Header().Set("Retry-After", "1")
+		s.refuse(w, c.name, resultTooMany, http.StatusTooManyRequests, string(why))
+		return
+	case overloaded:
+		w.Header().Set("Retry-After", "1")
+		s.refuse(w, c.name, resultOverload, http.StatusServiceUnavailable, string(why))
+		return
+	}
+	defer release()
+	timeout := s.timeout(r)
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	// A body that comes slowly must not keep its place for longer. Tests have writers that cannot do it.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(timeout))
+	r = r.WithContext(ctx)
+	switch {
+	case webhook != nil:
+		c.review(w, r, webhook)
+	case extra != nil:
+		c.extra(w, r, extra)
+	default:
+		c.reached(w, r)
+	}
+}
+
+// reached answers that the hub was reached.
+func (c *call) reached(w http.ResponseWriter, r *http.Request) {
+	review, status, err := decode(r)
+	if err != nil {
+		c.malformed(w, review, status, err)
+		return
+	}
+	c.answer(w, review, resultDenied, denied(&metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: ReachedMessage,
+	}))
+}
+
+// agrees tells whether what else is known of the caller agrees with the route.
+func (s *Server) agrees(r *http.Request, route routes.Route) bool {
+	if r.TLS == nil {
+		return true
+	}
+	if chains := r.TLS.VerifiedChains; len(chains) > 0 {
+		name := chains[0][0].Subject.CommonName
+		if subtle.ConstantTimeCompare([]byte(name), []byte(route.UID)) != 1 {
+			return false
+		}
+	}
+	if s.ServerName != nil && r.TLS.ServerName != "" {
+		return strings.EqualFold(r.TLS.ServerName, s.ServerName(route.Target, route.UID))
+	}
+	return true
+}
+
+// answerReady says whether calls of the route would be served.
+func (s *Server) answerReady(w http.ResponseWriter, route routes.Route) {
+	target, registered := s.Find(route.Target)
+	if !registered || target.UID != route.UID {
+		http.Error(w, "this cluster is not registered", http.StatusNotFound)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// timeout is how long a request may take: what the API server waits, less a tenth.
+func (s *Server) timeout(r *http.Request) time.Duration {
+	timeout := s.Limits.Timeout
+	if own, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && own > 0 {
+		timeout = min(timeout, own-own/10)
+	}
+	return timeout
+}
+
+// refuse answers by an HTTP status, so that the failure policy decides.
+func (s *Server) refuse(w http.ResponseWriter, webhook, result string, status int, why string) {
+	s.Metrics.count(webhook, result)
+	http.Error(w, why, status)
+}
+
+// fail does the same for a call; the reason is one of the hub's own.
+func (c *call) fail(w http.ResponseWriter, result string, status int, why string) {
+	c.server.refuse(w, c.name, result, status, why)
+}
+
+// found is the target of a call, and whether its calls are to be worked on.
+func (c *call) found() (target Target, attached bool) {
+	target, registered := c.server.Find(c.Target)
+	return target, registered && target.UID == c.UID
+}
+
+// review answers an AdmissionReview.
+func (c *call) review(w http.ResponseWriter, r *http.Request, webhook *admission.Webhook) {
+	review, status, err := decode(r)
+	if err != nil {
+		c.malformed(w, review, status, err)
+		return
+	}
+	target, attached := c.found()
+	switch {
+	case !attached:
+		c.answer(w, review, resultDetached,
+			&admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{detachedWarning}})
+		return
+	case !webhook.Enabled(&target.Settings):
+		c.answer(w, review, resultOff, &admissionv1.AdmissionResponse{Allowed: true})
+		return
+	}
+	response, err := c.handle(r.Context(), review, webhook, target.Settings)
+	if err != nil {
+		c.failed(w, review, err)
+		return
+	}
+	answered, result := answerOf(response)
+	c.answer(w, review, result, answered)
+}
+
+// panicked is the error of a handler that panicked.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p *panicked) Error() string { return "the webhook panicked" }
+
+// handle calls the handler.
+func (c *call) handle(
+	ctx context.Context, review *admissionv1.AdmissionReview, webhook *admission.Webhook,
+	settings hubv1alpha1.TargetWebhooks,
+) (response admission.Response, err error) {
+	began := c.server.Clock.Now()
+	defer func() {
+		if value := recover(); value != nil {
+			response, err = admission.Response{}, &panicked{value, debug.Stack()}
+		}
+		c.server.Metrics.took(c.name, c.server.Clock.Since(began).Seconds())
+	}()
+	return webhook.Handler.Handle(ctx, &admission.Request{ //nolint:wrapcheck // the caller maps it
+		Target: c.Target, Settings: settings, State: c.server.State(c.Target), AdmissionRequest: review.Request,
+	})
+}
+
+// failed answers a request whose handler failed.
+func (c *call) failed(w http.ResponseWriter, review *admissionv1.AdmissionReview, err error) {
+	s := c.server
+	result, panic := resultFailed, (*panicked)(nil)
+	if errors.As(err, &panic) {
+		result = resultPanic
+	}
+	if s.limits.mayLog(c.Target, s.Clock.Now()) {
+		keys := []any{
+			"target", metrics.TargetName(c.Target), "webhook", c.name, "request", string(review.Request.UID),
+		}
+		if panic != nil {
+			keys = append(keys, "panic", fmt.Sprint(panic.value), "stack", string(panic.stack))
+		}
+		s.Logger.Error(err, "A webhook failed", keys...)
+	}
+	switch {
+	case errors.Is(err, admission.ErrUnknown):
+		c.fail(w, result, http.StatusServiceUnavailable, err.Error())
+	case c.Ignored:
+		c.fail(w, result, http.StatusInternalServerError, err.Error())
+	default:
+		c.answer(w, review, result, denied(statusOf(err, panic != nil)))
+	}
+}
+
+// malformed answers a request that is none. What is known of its UID is repeated.
+func (c *call) malformed(w http.ResponseWriter, review *admissionv1.AdmissionReview, status int32, err error) {
+	if c.Ignored {
+		c.fail(w, resultMalformed, int(status), err.Error())
+		return
+	}
+	c.answer(w, review, resultMalformed, denied(&metav1.Status{
+		Status: metav1.StatusFailure, Code: status, Reason: reasonOf(status), Message: err.Error(),
+	}))
+}
+
+// answer sends an AdmissionReview.
+func (c *call) answer(
+	w http.ResponseWriter, review *admissionv1.AdmissionReview, result string, response *admissionv1.AdmissionResponse,
+) {
+	c.server.Metrics.count(c.name, result)
+	if err := encode(w, review, response); err != nil {
+		c.server.Logger.V(1).Info("Cannot send an answer",
+			"target", metrics.TargetName(c.Target), "webhook", c.name, "error", err.Error())
+	}
+}
+
+// extra answers a request that is no AdmissionReview.
+func (c *call) extra(w http.ResponseWriter, r *http.Request, extra Extra) {
+	defer func() {
+		value := recover()
+		if value == nil {
+			return
+		}
+		if c.server.limits.mayLog(c.Target, c.server.Clock.Now()) {
+			c.server.Logger.Error(&panicked{}, "A webhook failed", "target", metrics.TargetName(c.Target),
+				"webhook", c.name, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+		}
+		c.fail(w, resultPanic, http.StatusInternalServerError, "the webhook panicked")
+	}()
+	target, attached := c.found()
+	if !attached {
+		c.fail(w, resultDetached, http.StatusNotFound, "this cluster is not registered")
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
+	certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+	extra.ServeTarget(w, r, Caller{Target: c.Target, Settings: target.Settings, Certified: certified})
+	c.server.Metrics.count(c.name, resultExtra)
+}

@@ -1,0 +1,159 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/trellis-hub/trellis/metrics"
+	"github.com/trellis-hub/trellis/webhooks/admission"
+	"github.com/trellis-hub/trellis/webhooks/routes"
+	"github.com/trellis-hub/trellis/webhooks/server"
+)
+
+// extra is something that is no webhook.
+type extra struct{}
+
+func (extra) ServeTarget(w http.ResponseWriter, r *http.Request, caller server.Caller) {
+	if body, _ := io.ReadAll(r.Body); string(body) == "panic" {
+		panic("as it was told")
+	}
+	w.WriteHeader(http.StatusAccepted)
+	fmt.Fprint(w, metrics.TargetName(caller.Target), " ", caller.Certified)
+}
+
+// hang has requests of A hang until the returned function is called. began gets one for each.
+func (b *bench) hang() (began chan struct{}, end func()) {
+	began, ended := make(chan struct{}, 1000), make(chan struct{})
+	b.does(func(_ context.Context, r *admission.Request) (admission.Response, error) {
+		if r.Target == keyA {
+			began <- struct{}{}
+			<-ended
+		}
+		return admission.Response{}, nil
+	})
+	return began, sync.OnceFunc(func() { close(ended) })
+}
+
+// HUB-15, HUB-16: what one target takes is not taken from others.
+func TestATargetThatHangs(t *testing.T) {
+	b := newBench(t, func(o *server.Options) { o.Limits.TargetInFlight, o.Limits.InFlight = 3, 5 })
+	began, end := b.hang()
+	defer end()
+	var work sync.WaitGroup
+	for range 3 {
+		work.Go(func() { _, _ = b.try(b.client, fails, review("v1", "{}")) })
+	}
+	for range 3 {
+		b.Eventually(began).Should(Receive())
+	}
+	refused := b.post(fails, review("v1", "{}"), func(*http.Request) {})
+	b.Expect(refused).To(HaveField("Status", 429))
+	for range 20 {
+		b.Expect(b.post(path(keyB, "uid-b", false), review("v1", "{}"))).To(allows)
+	}
+	b.Expect(b.server.Ready(nil)).To(Succeed())
+	end()
+	work.Wait()
+	b.Expect(b.post(fails, review("v1", "{}"))).To(allows)
+}
+
+func TestALimitOfAll(t *testing.T) {
+	b := newBench(t, func(o *server.Options) { o.Limits.TargetInFlight, o.Limits.InFlight = 3, 3 })
+	began, end := b.hang()
+	defer end()
+	var work sync.WaitGroup
+	for range 3 {
+		work.Go(func() { _, _ = b.try(b.client, fails, review("v1", "{}")) })
+	}
+	for range 3 {
+		b.Eventually(began).Should(Receive())
+	}
+	b.Expect(b.post(path(keyB, "uid-b", false), review("v1", "{}"))).To(HaveField("Status", 503))
+	end()
+	work.Wait()
+}
+
+func TestRatesOfTargets(t *testing.T) {
+	b := newBench(t, func(o *server.Options) { o.Limits.TargetQPS, o.Limits.TargetBurst = 1e-6, 2 })
+	for range 2 {
+		b.Expect(b.post(fails, review("v1", "{}"))).To(allows)
+	}
+	b.Expect(b.post(fails, review("v1", "{}"))).To(HaveField("Status", 429))
+	b.Expect(b.post(path(keyB, "uid-b", false), review("v1", "{}"))).To(allows)
+}
+
+// HUB-30: bodies of one target do not take the memory that others need.
+func TestBodiesOfATarget(t *testing.T) {
+	b := newBench(t, func(o *server.Options) { o.Limits.TargetBytes, o.Limits.Bytes = 1<<20, 3<<20 })
+	large := review("v1", `"`+strings.Repeat("x", 1<<20)+`"`)
+	b.Expect(b.post(fails, large)).To(HaveField("Status", 429))
+	b.Expect(b.post(fails, "garbage")).To(refuses(400, ""))
+	b.Expect(b.post(fails, review("v1", "{}"), func(r *http.Request) { r.ContentLength = -1 })).To(
+		HaveField("Status", 429), "one that does not say how large it is counts as the largest")
+	b.Expect(b.post(path(keyB, "uid-b", false), review("v1", "{}"))).To(allows)
+}
+
+// HUB-29.
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	taken, err := server.NewMetrics(registry)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	b := newBench(t, func(o *server.Options) { o.Metrics = taken })
+	b.post(fails, review("v1", "{}"))
+	b.does(func(context.Context, *admission.Request) (admission.Response, error) { panic("once") })
+	b.post(ignores, review("v1", "{}"))
+	b.post("/", "")
+	b.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP trellis_target_webhook_requests_refused_total Requests of the target's API server that were not worked on, because there were too many.
+# TYPE trellis_target_webhook_requests_refused_total counter
+trellis_target_webhook_requests_refused_total{target="one/a"} 0
+# HELP trellis_target_webhook_requests_total Requests of the target's API server that this replica got.
+# TYPE trellis_target_webhook_requests_total counter
+trellis_target_webhook_requests_total{target="one/a"} 2
+# HELP trellis_webhook_requests_in_flight Requests of API servers that are worked on.
+# TYPE trellis_webhook_requests_in_flight gauge
+trellis_webhook_requests_in_flight 0
+# HELP trellis_webhook_requests_total Requests of API servers of targets, by webhook and by what became of them. Those whose path the hub has not made have an empty webhook.
+# TYPE trellis_webhook_requests_total counter
+trellis_webhook_requests_total{result="forged",webhook=""} 1
+trellis_webhook_requests_total{result="panic",webhook="test"} 1
+trellis_webhook_requests_total{result="unchanged",webhook="test"} 1
+`), "trellis_webhook_requests_total", "trellis_webhook_requests_in_flight", "trellis_target_webhook_requests_total",
+		"trellis_target_webhook_requests_refused_total")).To(Succeed())
+}
+
+// A replica that ends serves all that comes, and answers what it has begun.
+func TestTheEnd(t *testing.T) {
+	b := newBench(t, nil)
+	b.Expect(b.server.Ready(nil)).To(Succeed())
+	ready := routes.Route{Target: keyA, UID: "uid-a", Webhook: server.ReadyPath}.Path(key)
+	get := func(r *http.Request) { r.Method = http.MethodGet }
+	b.Expect(b.post(ready, "", get)).To(HaveField("Status", 200))
+	another := routes.Route{Target: keyA, UID: "uid-c", Webhook: server.ReadyPath}.Path(key)
+	b.Expect(b.post(another, "", get)).To(HaveField("Status", 404))
+	reached := routes.Route{Target: keyA, UID: "uid-a", Webhook: server.ReachedPath}.Path(key)
+	b.Expect(b.post(reached, review("v1", "{}"))).To(refuses(403, server.ReachedMessage))
+	began, end := b.hang()
+	answered := make(chan answer, 1)
+	go func() {
+		a, _ := b.try(b.client, fails, review("v1", "{}"))
+		answered <- a
+	}()
+	b.Eventually(began).Should(Receive())
+	ended := make(chan error, 1)
+	go func() { ended <- b.stop() }()
+	b.Eventually(func() error { return b.server.Ready(nil) }).Should(HaveOccurred())
+	b.Consistently(ended, "50ms").ShouldNot(Receive())
+	end()
+	b.Eventually(answered).Should(Receive(allows))
+	b.Eventually(ended).Should(Receive(BeNil()))
+}
