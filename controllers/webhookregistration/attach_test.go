@@ -156,6 +156,8 @@ func TestDetaching(t *testing.T) {
 }
 
 // A hub that cannot be called does not stop its own repair, nor pods that it needs.
+//
+// HUB-11: objects with the label are not mutated.
 func TestAHubThatIsDown(t *testing.T) {
 	b := newBench(t, nil)
 	_, stop := b.serve(b.listener)

@@ -22,6 +22,7 @@ func returns(response admission.Response, err error) admission.HandlerFunc {
 	return func(context.Context, *admission.Request) (admission.Response, error) { return response, err }
 }
 
+// HUB-31: an internal error under the policy Ignore is a status of HTTP.
 func TestAnswers(t *testing.T) {
 	b := newBench(t, nil)
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "default")

@@ -162,6 +162,7 @@ func TestWhatDoesNotExist(t *testing.T) {
 	x.Expect(s.ServiceAccount(x.ctx, other)).NotTo(BeNil())
 }
 
+// HUB-18, HUB-19: what was known last is used for a while.
 func TestATargetThatIsAway(t *testing.T) {
 	x := newBench(t)
 	s := x.cache.Of(a)

@@ -331,6 +331,11 @@ func (in *NodeAgentAuthorizerWebhook) DeepCopyInto(out *NodeAgentAuthorizerWebho
 		*out = new(string)
 		**out = **in
 	}
+	if in.WithoutMachines != nil {
+		in, out := &in.WithoutMachines, &out.WithoutMachines
+		*out = new(bool)
+		**out = **in
+	}
 	if in.AuthorizeWithSelectors != nil {
 		in, out := &in.AuthorizeWithSelectors, &out.AuthorizeWithSelectors
 		*out = new(bool)
