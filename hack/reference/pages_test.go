@@ -110,7 +110,7 @@ func TestNamedTestsExist(t *testing.T) {
 	exist := map[string]bool{}
 	for _, folder := range []string{
 		"addresses", "apis", "charts", "clustercache", "cmd", "controllers", "e2e", "engine", "fairqueue", "hack", "leader",
-		"metrics", "semaphore", "untrusted", "version",
+		"metrics", "semaphore", "untrusted", "version", "webhooks",
 	} {
 		for _, file := range files(t, folder, ".go") {
 			if strings.HasSuffix(file, "_test.go") {
@@ -275,7 +275,7 @@ func TestPackagesAreDocumented(t *testing.T) {
 	folders := map[string]bool{}
 	for _, parent := range []string{
 		"addresses", "charts", "clustercache", "cmd", "controllers", "e2e", "engine", "fairqueue", "hack", "leader",
-		"metrics", "semaphore", "untrusted", "version",
+		"metrics", "semaphore", "untrusted", "version", "webhooks",
 	} {
 		for _, file := range files(t, parent, ".go") {
 			if !strings.Contains(file, "/testdata/") && !strings.HasSuffix(file, "_test.go") {
