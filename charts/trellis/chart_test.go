@@ -29,13 +29,22 @@ func TestManagedResourceCRDIsTheOneOfGardener(t *testing.T) {
 	g.Expect(version.Name).To(Equal("v1alpha1"))
 	g.Expect(version.Served && version.Storage).To(BeTrue())
 	g.Expect(version.Subresources).To(Equal(&apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}))
-	g.Expect(columns(version)).To(Equal([][3]string{
+	g.Expect(columns(version)).To(Equal([][3]string{ // those of Gardener, in its order, and between them some of the hub
 		{"Class", "string", `.spec.class`},
+		{"Ready", "string", `.status.conditions[?(@.type=="Ready")].status`},  // not of Gardener
+		{"Reason", "string", `.status.conditions[?(@.type=="Ready")].reason`}, // not of Gardener
 		{"Applied", "string", `.status.conditions[?(@.type=="ResourcesApplied")].status`},
 		{"Healthy", "string", `.status.conditions[?(@.type=="ResourcesHealthy")].status`},
 		{"Progressing", "string", `.status.conditions[?(@.type=="ResourcesProgressing")].status`},
+		{"Contested", "string", `.status.conditions[?(@.type=="Contested")].status`},   // not of Gardener
+		{"Since", "date", `.status.conditions[?(@.type=="Ready")].lastTransitionTime`}, // not of Gardener
+		{"Message", "string", `.status.conditions[?(@.type=="Ready")].message`},        // not of Gardener
 		{"Age", "date", `.metadata.creationTimestamp`},
 	}))
+	for _, column := range version.AdditionalPrinterColumns {
+		wide := slices.Contains([]string{"Contested", "Since", "Message"}, column.Name)
+		g.Expect(column.Priority == 1).To(Equal(wide), "column %s only with -o wide", column.Name)
+	}
 }
 
 func TestManagedResourceSchemaAcceptsWhatTheOneOfGardenerAccepts(t *testing.T) {
@@ -87,7 +96,7 @@ func TestTargetClusterCRDOutlivesTheChart(t *testing.T) {
 
 func TestTheHubItselfHasNarrowRights(t *testing.T) {
 	g := NewWithT(t)
-	granted := map[string][]string{} // verbs, by resource and the names that it is for
+	granted := map[string][]string{} // verbs, by resource, the names that it is for, and the namespace if it is for one
 	for _, object := range chart.HubIdentity("hub") {
 		var rules []rbacv1.PolicyRule
 		switch role := object.(type) {
@@ -103,6 +112,9 @@ func TestTheHubItselfHasNarrowRights(t *testing.T) {
 					key := strings.TrimPrefix(group+"/"+resource, "/")
 					if len(rule.ResourceNames) > 0 {
 						key += " " + strings.Join(rule.ResourceNames, ",")
+					}
+					if ns := object.GetNamespace(); ns != "" {
+						key += " in " + ns
 					}
 					granted[key] = append(granted[key], rule.Verbs...)
 				}
@@ -120,11 +132,13 @@ func TestTheHubItselfHasNarrowRights(t *testing.T) {
 		"machine.sapcloud.io/machines": {"list", "get"},
 		"events":                       {"create", "patch"},
 		"events.k8s.io/events":         {"create", "patch"},
-		"configmaps cluster-identity":  {"get"},
-		"coordination.k8s.io/leases gardener-resource-manager": read,
-		"coordination.k8s.io/leases":                           {"create"},
-		"coordination.k8s.io/leases trellis,trellis-heartbeat": {"get", "update"},
-		"serviceaccounts/token " + chart.SourceServiceAccount:  {"create"},
+		"configmaps cluster-identity in kube-system":                      {"get"},
+		"coordination.k8s.io/leases gardener-resource-manager":            read,
+		"coordination.k8s.io/leases in hub":                               {"create"},
+		"coordination.k8s.io/leases trellis,trellis-heartbeat in hub":     {"get", "update"},
+		"serviceaccounts/token " + chart.SourceServiceAccount + " in hub": {"create"},
+		"secrets in hub":                  {"create"},        // where the hub serves webhooks
+		"secrets trellis-webhooks in hub": {"get", "update"}, // where the hub serves webhooks
 	}))
 }
 

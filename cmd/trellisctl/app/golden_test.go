@@ -325,7 +325,7 @@ func TestEveryCommandHasTheFormatsForPrograms(t *testing.T) {
 		}
 	}
 	walk(app.New(cli.NewEnv(streams), app.Name))
-	NewWithT(t).Expect(looked).To(Equal(24))
+	NewWithT(t).Expect(looked).To(Equal(25))
 }
 
 func TestTheReferenceIsComplete(t *testing.T) {

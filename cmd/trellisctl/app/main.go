@@ -110,7 +110,7 @@ func New(env *cli.Env, name string) *cobra.Command {
 			check.New(env), check.NewVersion(env)},
 		"look": {inspect.NewStatus(env, &fleet.OverviewFlags{}), inspect.NewTree(env), diff.New(env), explain.NewWhy(env),
 			explain.NewEvents(env)},
-		"access":  {access.NewKubeconfig(env), access.NewKubectl(env)},
+		"access": {access.NewKubeconfig(env), access.NewKubectl(env)},
 		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env), convert.New(env),
 			webhooks.New(env)},
 	} {

@@ -30,8 +30,9 @@ func New(env *cli.Env) *cobra.Command {
 }
 
 type remove struct {
-	env *cli.Env
-	yes bool
+	env    *cli.Env
+	output cli.Output
+	yes    bool
 }
 
 func newRemove(env *cli.Env) *cobra.Command {
@@ -39,21 +40,25 @@ func newRemove(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "remove [flags]",
 		Short: "Delete what has an API server call a hub",
-		Long: `Delete the configurations of webhooks by which the API server of a cluster calls a hub, of whatever registration. The kubeconfig is
-one of that cluster, not of the one that the hub runs in. No hub is needed for it.
+		Long: `Delete the configurations of webhooks by which the API server of a cluster calls a hub, of whatever
+registration. The kubeconfig is one of that cluster, not of the one that the hub runs in. No hub is needed for it.
 
-It is for a cluster whose hub is gone for good, or whose registration was deleted before its webhooks were switched off: where the
-failure policy is Fail, nobody could create such objects any more. A hub that still looks after the cluster makes the
-configurations anew: switch off the webhooks there instead, in the TargetCluster.`,
+It is for a cluster whose hub is gone for good, or whose registration was deleted before its webhooks were switched off:
+where the failure policy is Fail, nobody could create such objects any more. A hub that still looks after the cluster
+makes the configurations anew: switch off the webhooks there instead, in the TargetCluster.`,
 		Example: `  trellisctl --kubeconfig shoot-a.yaml webhooks remove`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context()) },
 	}
+	r.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatName)
 	command.Flags().BoolVar(&r.yes, "yes", false, "Do not ask whether they are to be deleted.")
 	return command
 }
 
 func (r *remove) run(ctx context.Context) error {
+	if err := r.output.Validate(); err != nil {
+		return err
+	}
 	cluster, err := r.env.Source() // the cluster of the kubeconfig, whichever it is
 	if err != nil {
 		return err
@@ -73,6 +78,7 @@ func (r *remove) run(ctx context.Context) error {
 		return err
 	}
 	var errs []error
+	deleted := []string{}
 	for _, c := range found {
 		uid := c.GetUID()
 		err := cluster.Delete(ctx, c, client.Preconditions{UID: &uid})
@@ -80,12 +86,26 @@ func (r *remove) run(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("deleting %s: %w", name(c), err))
 			continue
 		}
-		fmt.Fprintf(r.env.Out, "%s deleted\n", name(c))
+		deleted = append(deleted, name(c))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, r.report(deleted))...); err != nil {
 		return err
 	}
 	return gone(ctx, cluster)
+}
+
+// report prints what was deleted.
+func (r *remove) report(deleted []string) error {
+	if r.output.Structured() {
+		return r.output.Encode(r.env.Out, map[string]any{"deleted": deleted})
+	}
+	for _, name := range deleted {
+		if r.output.Format != cli.FormatName {
+			name += " deleted"
+		}
+		fmt.Fprintln(r.env.Out, name)
+	}
+	return nil
 }
 
 // confirm asks whether to delete a number of configurations.
