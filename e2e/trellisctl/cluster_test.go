@@ -63,10 +63,10 @@ func (p *place) lifetime(name string) time.Duration {
 }
 
 func TestTheLifeOfACluster(t *testing.T) {
-	p := newPlace(t)
+	p := newCluster(t)
 	account := p.name + "/trellis"
 
-	r := p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", account,
+	r := p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", p.own, "--create-service-account", "--service-account", account,
 		"--token-duration", "2h", "--wait", "--timeout", "90s")
 	p.Expect(r.out).To(ContainSubstring("cluster/shoot-a registered"))
 	p.Expect(p.lifetime("shoot-a")).To(Equal(2 * time.Hour))
@@ -77,7 +77,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 
 	rotate := []string{"cluster", "rotate", "shoot-a", "--service-account", account, "--role", "cluster-admin",
 		"--timeout", "90s"}
-	p.fails(cli.ExitRefused, "is registered in namespace "+p.name+" already", "cluster", "add", "shoot-a", "--from-kubeconfig", admin)
+	p.fails(cli.ExitRefused, "is registered in namespace "+p.name+" already", "cluster", "add", "shoot-a", "--from-kubeconfig", p.own)
 	p.Expect(p.succeeds("cluster", "list").out).To(MatchRegexp(`shoot-a +True +(Ready|DuplicateRegistration) +`))
 	p.Expect(p.succeeds("cluster", "list", "-o", "name").out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
 	p.Expect(p.succeeds(append(rotate, "-o", "name")...).out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
@@ -108,7 +108,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 	}).Should(BeTrue())
 
 	// The count of the hub is slightly outdated: trellisctl waits for the current one.
-	r = p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
+	r = p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", p.own)
 	p.Expect(r.out).To(And(ContainSubstring("cluster/shoot-a removed"), ContainSubstring("serviceaccount/trellis deleted in the cluster")))
 	p.Expect(p.registration("shoot-a")).To(BeNil())
 	p.Expect(apierrors.IsNotFound(target.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "trellis"}, &corev1.ServiceAccount{}))).To(BeTrue())

@@ -75,7 +75,7 @@ func annotate(p *place, c *testbed.Cluster, obj client.Object, key, value string
 }
 
 func TestWhyOfAnAccessSecret(t *testing.T) {
-	p := newPlace(t)
+	p := newCluster(t)
 	p.register("shoot-a")
 	const prefix = "serviceaccount.resources.gardener.cloud/"
 	secret := &corev1.Secret{ObjectMeta: metaOf(p.name, "access")}
@@ -131,7 +131,7 @@ func TestWhyOfAnAccessSecret(t *testing.T) {
 }
 
 func TestWhyOfACertificateSigningRequest(t *testing.T) {
-	p := newPlace(t)
+	p := newCluster(t)
 	p.register("shoot-a")
 	name := p.name
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -169,7 +169,7 @@ func TestWhyOfACertificateSigningRequest(t *testing.T) {
 }
 
 func TestWhyOfANode(t *testing.T) {
-	p := newPlace(t)
+	p := newCluster(t)
 	p.register("shoot-a")
 	const critical = "node.gardener.cloud/critical-component"
 	labels := map[string]string{critical: "true", "app": p.name}
@@ -222,7 +222,7 @@ func TestWhyOfANode(t *testing.T) {
 }
 
 func TestWhyOfAService(t *testing.T) {
-	p := newPlace(t)
+	p := newCluster(t)
 	p.register("shoot-a")
 	web := &corev1.Service{ObjectMeta: metaOf(p.name, "web")}
 	web.Spec = corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}
@@ -245,7 +245,7 @@ func TestWhyOfAService(t *testing.T) {
 }
 
 func TestWhyOfGarbage(t *testing.T) {
-	p := newPlace(t)
+	p := newCluster(t)
 	p.register("shoot-a")
 	labels := map[string]string{references.Label: references.LabelValue}
 	for name, labels := range map[string]map[string]string{"plain": nil, "used": labels, "unused": labels} {

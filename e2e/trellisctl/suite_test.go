@@ -12,6 +12,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,6 +84,8 @@ type place struct {
 	t    *testing.T
 	ctx  context.Context
 	name string
+	// own is the file of an administrator of a cluster that no other test registers; empty for the target itself.
+	own string
 }
 
 func newPlace(t *testing.T) *place {
@@ -152,7 +156,9 @@ func connects(args []string) bool {
 		switch arg {
 		case "rollout":
 			return false
-		case "status", "tree", "diff":
+		case "diff":
+			return true
+		case "status", "tree":
 			return i+1 < len(args) && strings.HasPrefix(args[i+1], "m")
 		case "why":
 			return i+1 < len(args) && !slices.Contains([]string{"mr", "cluster"}, args[i+1])
@@ -194,7 +200,34 @@ func (p *place) file(name, content string) string {
 // register registers the target under a name, as the administrator.
 func (p *place) register(name string) {
 	p.t.Helper()
-	p.succeeds("cluster", "add", name, "--from-kubeconfig", admin, "--wait", "--timeout", "90s")
+	file := admin
+	if p.own != "" {
+		file = p.own
+	}
+	p.succeeds("cluster", "add", name, "--from-kubeconfig", file, "--wait", "--timeout", "90s")
+}
+
+// newCluster is a place whose target is another cluster than those of all other tests: controllers work for one
+// registration of a cluster only (MC-4).
+func newCluster(t *testing.T) *place {
+	t.Helper()
+	p := newPlace(t)
+	alias, err := testbed.StartAlias(target.RESTConfig(), uidOf(p, target), uuid.NewUUID())
+	p.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(alias.Stop)
+	access, err := target.ServiceAccountKubeconfig(p.ctx, p.name, "admin", 12*time.Hour) // an alias takes tokens alone
+	p.Expect(err).NotTo(HaveOccurred())
+	p.bind("admin")
+	p.Eventually(func() bool { // rights are in force a moment after they are granted
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + p.name + ":admin",
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"},
+		}}
+		p.Expect(target.Client.Create(p.ctx, review)).To(Succeed())
+		return review.Status.Allowed
+	}).Should(BeTrue())
+	p.own = p.file("admin", string(alias.Through(access)))
+	return p
 }
 
 // apply packs and applies manifests and waits until they are ready.
