@@ -171,44 +171,44 @@ const (
 	notThere knowledge = "notThere" // the target does not have the kind, or it is of no interest
 )
 
-// know returns what can be relied on of each watch, why the first one that stays incomplete does, and when to look
-// again although nothing happens, zero if that is not necessary.
-func (w *run) know() (known map[*multicluster.Objects]knowledge, lasting error, again time.Duration) {
+// know returns what can be relied on of each watch, when to look again although nothing happens, zero if that is not
+// necessary, and why the first watch that stays incomplete does.
+func (w *run) know() (known map[*multicluster.Objects]knowledge, again time.Duration, lasting error) {
 	known = map[*multicluster.Objects]knowledge{}
 	for _, watch := range w.watches.all() {
-		state, fault, left := w.stateOf(watch)
+		state, left, fault := w.stateOf(watch)
 		known[watch.Objects] = state
 		if lasting == nil && isLasting(fault) {
 			lasting = fault
 		}
 		again = max(again, left)
 	}
-	return known, lasting, again
+	return known, again, lasting
 }
 
-// stateOf returns what can be relied on of a watch, what is wrong with it, and for how long it stays unknown although
-// discovery says that the kind is not there.
-func (w *run) stateOf(watch watched) (state knowledge, fault error, left time.Duration) {
+// stateOf returns what can be relied on of a watch, for how long it stays unknown although discovery says that the
+// kind is not there, and what is wrong with it.
+func (w *run) stateOf(watch watched) (state knowledge, left time.Duration, fault error) {
 	if watch.wanted != nil && !watch.wanted(w.settings) {
-		return notThere, nil, 0
+		return notThere, 0, nil
 	}
 	subscription := w.Objects(watch.Objects)
 	if subscription == nil {
-		return unknown, nil, 0 // the settings have changed just now
+		return unknown, 0, nil // the settings have changed just now
 	}
 	if _, _, synced := subscription.Lookup(types.NamespacedName{}); synced {
 		w.memory.seen(watch.Objects)
-		return complete, nil, 0
+		return complete, 0, nil
 	}
 	_, fault = w.controller.Objects(w.Key(), watch.Objects)
 	if fault == nil || !watch.Optional || !meta.IsNoMatchError(fault) {
 		w.memory.doubted(watch.Objects)
-		return unknown, fault, 0
+		return unknown, 0, fault
 	}
 	if left := w.memory.absent(watch.Objects, w.clock.Now()); left > 0 {
-		return unknown, nil, left
+		return unknown, left, nil
 	}
-	return notThere, nil, 0
+	return notThere, 0, nil
 }
 
 // isLasting tells whether a watch fails for a reason that does not go away by itself.
@@ -250,7 +250,7 @@ func (w *run) complete() bool {
 // all has everything reconciled if something has become known that runs have waited for. It returns when to look again,
 // zero if that is not necessary.
 func (w *run) all() time.Duration {
-	known, lasting, again := w.know()
+	known, again, lasting := w.know()
 	w.report(lasting)
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()

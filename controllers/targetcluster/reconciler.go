@@ -249,7 +249,7 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 		paused:     tc.Spec.Paused,
 	})
 	o.others, o.elsewhereToo = r.sameCluster(key, status)
-	o.holder = r.holderBefore(key, cmp.Or(tc.Status.ClusterUID, status.UID))
+	o.holder = r.holderBefore(key, cmp.Or(tc.Status.ClusterUID, status.UID)) //nolint:contextcheck // it reads a cache in memory
 	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known &&
 		!identity.Confirmed(status.Annotations, status.UID) {
 		o.conflict = identity.Changed(known, status.UID)
@@ -396,7 +396,7 @@ func (r *reconciler) writeStatus(ctx context.Context, base, tc *hubv1alpha1.Targ
 	if wait := r.pace(key, base.Status, tc.Status, now); wait > 0 {
 		return wait, nil
 	}
-	r.claim(base, tc, now)
+	r.claim(base, tc, now) //nolint:contextcheck // it reads a cache in memory
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Status().Patch(ctx, tc, patch); err != nil {
 		return 0, err

@@ -3,6 +3,7 @@ package webhookregistration
 import (
 	"errors"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -108,7 +109,7 @@ func TestDrift(t *testing.T) {
 	b.Expect(now).To(Equal(probes))
 	writes := func() int {
 		return len(shared.Calls(shared.B.Key, func(c twins.Call) bool {
-			return c.Method != "GET" && strings.Contains(c.Path, "webhookconfigurations")
+			return c.Method != http.MethodGet && strings.Contains(c.Path, "webhookconfigurations")
 		}))
 	}
 	looks := func() int {

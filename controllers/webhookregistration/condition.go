@@ -24,7 +24,7 @@ func conditionOf(tc *hubv1alpha1.TargetCluster) *metav1.Condition {
 
 // report writes the condition of a target, if it says something new; nil removes it.
 func (r *reconciler) report(ctx context.Context, target *multicluster.Target, condition *metav1.Condition) error {
-	tc := r.targetCluster(target.Key())
+	tc := r.targetCluster(ctx, target.Key())
 	if tc == nil || tc.DeletionTimestamp != nil {
 		return nil
 	}

@@ -99,7 +99,7 @@ func (r *reconciler) progress(hash string) (p certificates.Progress) {
 		r.mu.Unlock()
 		switch {
 		case has:
-		case r.paused(status.Cluster):
+		case r.paused(context.Background(), status.Cluster):
 			p.Unreachable++ // nothing is written there
 		case status.State == clustercache.StateConnected, status.State == clustercache.StateConnecting:
 			p.Pending++
@@ -136,24 +136,24 @@ func (r *reconciler) leftOver(key clustercache.ClusterKey) bool {
 	if key.Namespace == "" {
 		return len(r.Webhooks) > 0 // the source has no TargetCluster that would say so
 	}
-	tc := r.targetCluster(key)
+	tc := r.targetCluster(context.Background(), key) // whoever asks has none
 	return tc != nil && conditionOf(tc) != nil
 }
 
 // targetCluster returns that of a target; nil if there is none. It belongs to the informer.
-func (r *reconciler) targetCluster(key clustercache.ClusterKey) *hubv1alpha1.TargetCluster {
+func (r *reconciler) targetCluster(ctx context.Context, key clustercache.ClusterKey) *hubv1alpha1.TargetCluster {
 	if key.Namespace == "" {
 		return nil
 	}
 	tc := &hubv1alpha1.TargetCluster{}
-	if r.Environment.Source.Get(context.Background(), key, tc, client.UnsafeDisableDeepCopy) != nil {
+	if r.Environment.Source.Get(ctx, key, tc, client.UnsafeDisableDeepCopy) != nil {
 		return nil // it answers from memory
 	}
 	return tc
 }
 
-func (r *reconciler) paused(key clustercache.ClusterKey) bool {
-	tc := r.targetCluster(key)
+func (r *reconciler) paused(ctx context.Context, key clustercache.ClusterKey) bool {
+	tc := r.targetCluster(ctx, key)
 	return tc != nil && tc.Spec.Paused
 }
 
@@ -161,7 +161,7 @@ func (r *reconciler) paused(key clustercache.ClusterKey) bool {
 func (r *reconciler) Reconcile(
 	ctx context.Context, target *multicluster.Target, _ types.NamespacedName,
 ) (reconcile.Result, error) {
-	if r.paused(target.Key()) {
+	if r.paused(ctx, target.Key()) {
 		return reconcile.Result{}, nil // nothing is written; what is registered is served
 	}
 	if !r.wanted(target.Status) {

@@ -103,7 +103,6 @@ type bench struct {
 	ctx      context.Context
 	events   *events.FakeRecorder
 	listener net.Listener
-	server   *server.Server
 	store    *certificates.Store
 	// unserved is why the hub does not serve; nil if it does.
 	unserved atomic.Pointer[error]

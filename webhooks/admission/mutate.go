@@ -14,18 +14,18 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// Refused is the error of an object that is refused for what is in it.
-type Refused struct {
+// RefusedError is the error of an object that is refused for what is in it.
+type RefusedError struct {
 	// Reason is what the sender of the object gets to read.
 	Reason string
 }
 
 // Refuse returns the error that refuses an object.
 func Refuse(format string, args ...any) error {
-	return &Refused{untrusted.Message(fmt.Sprintf(format, args...))}
+	return &RefusedError{untrusted.Message(fmt.Sprintf(format, args...))}
 }
 
-func (r *Refused) Error() string { return r.Reason }
+func (r *RefusedError) Error() string { return r.Reason }
 
 // Deny is the response that refuses an object, with a status code of HTTP.
 func Deny(code int32, reason metav1.StatusReason, message string) Response {
@@ -51,15 +51,16 @@ func Mutate[T any, P Object[T]](mutate func(context.Context, *Request, P) (Respo
 		}
 		var decoded T
 		if err := json.UnmarshalCaseSensitivePreserveInts(request.Object.Raw, &decoded); err != nil {
-			return Deny(http.StatusBadRequest, metav1.StatusReasonBadRequest, "decoding the object: "+err.Error()), nil
+			refusal := Deny(http.StatusBadRequest, metav1.StatusReasonBadRequest, "decoding the object: "+err.Error())
+			return refusal, nil //nolint:nilerr // it is said to whoever sent the object
 		}
 		changed := P(&decoded).DeepCopy()
 		response, err := mutate(ctx, request, changed)
-		var refused *Refused
+		var refused *RefusedError
 		if errors.As(err, &refused) {
 			return Deny(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error()), nil
 		}
-		if err != nil || equality.Semantic.DeepEqual(&decoded, (*T)(changed)) {
+		if err != nil || equality.Semantic.DeepEqual(P(&decoded), changed) {
 			return response, err
 		}
 		if response.Patch, err = Patch(request.Object.Raw, &decoded, changed); err != nil {

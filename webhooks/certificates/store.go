@@ -154,11 +154,11 @@ func (s *Store) look(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("Secret %s: %w", s.Secret, err)
+		return fmt.Errorf("the Secret %s: %w", s.Secret, err)
 	}
 	state, err := read(secret.Data)
 	if err != nil {
-		return fmt.Errorf("Secret %s: %w", s.Secret, err)
+		return fmt.Errorf("the Secret %s: %w", s.Secret, err)
 	}
 	return s.use(ctx, state, secret.ResourceVersion)
 }
@@ -232,14 +232,14 @@ func (m *Material) hash() {
 func (s *Store) external(ctx context.Context, m *Material) error {
 	secret := &corev1.Secret{}
 	if err := s.Client.Get(ctx, s.External, secret); err != nil {
-		return fmt.Errorf("Secret %s: %w", s.External, err)
+		return fmt.Errorf("the Secret %s: %w", s.External, err)
 	}
 	pair, err := parsePair(secret.Data[keyCertificate], secret.Data[keyCertificateKey])
 	if err != nil {
-		return fmt.Errorf("Secret %s: %w", s.External, err)
+		return fmt.Errorf("the Secret %s: %w", s.External, err)
 	}
 	if _, err := cert.ParseCertsPEM(secret.Data[keyAuthority]); err != nil {
-		return fmt.Errorf("Secret %s: %s has no certificate authority in PEM", s.External, keyAuthority)
+		return fmt.Errorf("the Secret %s: %s has no certificate authority in PEM", s.External, keyAuthority)
 	}
 	m.certificate, m.Expires, m.Bundle = pair, pair.Leaf.NotAfter, secret.Data[keyAuthority]
 	m.hash()
@@ -274,15 +274,15 @@ func (s *Store) rotate(ctx context.Context, write client.Client, progress func(h
 	if err := s.Client.Get(ctx, s.Secret, secret); apierrors.IsNotFound(err) {
 		return nil // Follow makes it
 	} else if err != nil {
-		return fmt.Errorf("Secret %s: %w", s.Secret, err)
+		return fmt.Errorf("the Secret %s: %w", s.Secret, err)
 	}
 	state, err := read(secret.Data)
 	if err != nil {
-		return fmt.Errorf("Secret %s: %w", s.Secret, err)
+		return fmt.Errorf("the Secret %s: %w", s.Secret, err)
 	}
 	now, err := state.material()
 	if err != nil {
-		return fmt.Errorf("Secret %s: %w", s.Secret, err)
+		return fmt.Errorf("the Secret %s: %w", s.Secret, err)
 	}
 	changed, err := state.step(&s.Options, s.Clock.Now(), progress(now.Hash))
 	if err != nil || !changed {
@@ -290,7 +290,7 @@ func (s *Store) rotate(ctx context.Context, write client.Client, progress func(h
 	}
 	secret.Data = state.data()
 	if err := write.Update(ctx, secret); err != nil { // it has the version that was read
-		return fmt.Errorf("Secret %s: %w", s.Secret, err)
+		return fmt.Errorf("the Secret %s: %w", s.Secret, err)
 	}
 	return s.use(ctx, state, secret.ResourceVersion)
 }

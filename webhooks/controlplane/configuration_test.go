@@ -129,7 +129,9 @@ func TestCPW22_MergeKeepsBundles(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		object, err := w.Configuration(controlplane.Server{URL: "host:8443", CABundle: []byte(bundle)})
 		g.Expect(err).NotTo(HaveOccurred())
-		return object.(*admissionregistrationv1.MutatingWebhookConfiguration)
+		mutating, isMutating := object.(*admissionregistrationv1.MutatingWebhookConfiguration)
+		g.Expect(isMutating).To(BeTrue())
+		return mutating
 	}
 	existing := controlplane.Merge(nil, configuration(controlplane.Shoot, "one"),
 		configuration(controlplane.Seed, "two"))

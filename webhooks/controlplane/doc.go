@@ -5,9 +5,9 @@
 //	type ensurer struct{ controlplane.NoopEnsurer }
 //
 //	func (ensurer) EnsureKubeControllerManagerDeployment(
-//		_ context.Context, _ *controlplane.Context, new, _ *appsv1.Deployment,
+//		_ context.Context, _ *controlplane.Context, updated, _ *appsv1.Deployment,
 //	) error {
-//		c := ensure.ContainerNamed(new.Spec.Template.Spec.Containers, "kube-controller-manager")
+//		c := ensure.ContainerNamed(updated.Spec.Template.Spec.Containers, "kube-controller-manager")
 //		...
 //		c.Command = ensure.Flag(c.Command, "--cloud-provider=", "external")
 //		return nil

@@ -15,44 +15,46 @@ import (
 // Ensurer changes what Gardener deploys for a control plane. Embed NoopEnsurer and write the methods for what is to be
 // changed. Each may be called again for what it has returned, and must then change nothing.
 //
-// new is changed in place; old is what is stored, and nil while an object is created or has no such part. An error
+// updated is changed in place; old is what is stored, and nil while an object is created or has no such part. An error
 // refuses the object with its text.
 type Ensurer interface {
-	EnsureKubeAPIServerService(ctx context.Context, c *Context, new, old *corev1.Service) error
-	EnsureKubeAPIServerDeployment(ctx context.Context, c *Context, new, old *appsv1.Deployment) error
-	EnsureKubeControllerManagerDeployment(ctx context.Context, c *Context, new, old *appsv1.Deployment) error
-	EnsureKubeSchedulerDeployment(ctx context.Context, c *Context, new, old *appsv1.Deployment) error
-	EnsureClusterAutoscalerDeployment(ctx context.Context, c *Context, new, old *appsv1.Deployment) error
-	EnsureMachineControllerManagerDeployment(ctx context.Context, c *Context, new, old *appsv1.Deployment) error
-	EnsureGardenerResourceManagerDeployment(ctx context.Context, c *Context, new, old *appsv1.Deployment) error
-	EnsureVPNSeedServerDeployment(ctx context.Context, c *Context, new, old *appsv1.Deployment) error
-	EnsureVPNSeedServerStatefulSet(ctx context.Context, c *Context, new, old *appsv1.StatefulSet) error
+	EnsureKubeAPIServerService(ctx context.Context, c *Context, updated, old *corev1.Service) error
+	EnsureKubeAPIServerDeployment(ctx context.Context, c *Context, updated, old *appsv1.Deployment) error
+	EnsureKubeControllerManagerDeployment(ctx context.Context, c *Context, updated, old *appsv1.Deployment) error
+	EnsureKubeSchedulerDeployment(ctx context.Context, c *Context, updated, old *appsv1.Deployment) error
+	EnsureClusterAutoscalerDeployment(ctx context.Context, c *Context, updated, old *appsv1.Deployment) error
+	EnsureMachineControllerManagerDeployment(ctx context.Context, c *Context, updated, old *appsv1.Deployment) error
+	EnsureGardenerResourceManagerDeployment(ctx context.Context, c *Context, updated, old *appsv1.Deployment) error
+	EnsureVPNSeedServerDeployment(ctx context.Context, c *Context, updated, old *appsv1.Deployment) error
+	EnsureVPNSeedServerStatefulSet(ctx context.Context, c *Context, updated, old *appsv1.StatefulSet) error
 	// EnsureMachineControllerManagerVPA changes a VerticalPodAutoscaler.
-	EnsureMachineControllerManagerVPA(ctx context.Context, c *Context, new, old *unstructured.Unstructured) error
+	EnsureMachineControllerManagerVPA(ctx context.Context, c *Context, updated, old *unstructured.Unstructured) error
 	// EnsureETCD changes an Etcd of druid.gardener.cloud, main or events.
-	EnsureETCD(ctx context.Context, c *Context, new, old *unstructured.Unstructured) error
+	EnsureETCD(ctx context.Context, c *Context, updated, old *unstructured.Unstructured) error
 
 	// EnsureKubeletServiceUnitOptions returns the options of kubelet.service.
 	EnsureKubeletServiceUnitOptions(
-		ctx context.Context, c *Context, kubelet *version.Version, new, old []systemd.Option,
+		ctx context.Context, c *Context, kubelet *version.Version, updated, old []systemd.Option,
 	) ([]systemd.Option, error)
 	// EnsureKubeletConfiguration changes a KubeletConfiguration of kubelet.config.k8s.io/v1beta1.
-	EnsureKubeletConfiguration(ctx context.Context, c *Context, kubelet *version.Version, new, old map[string]any) error
+	EnsureKubeletConfiguration(
+		ctx context.Context, c *Context, kubelet *version.Version, updated, old map[string]any,
+	) error
 	// EnsureKubernetesGeneralConfiguration changes the kernel settings of nodes. If it leaves nothing, they stay as
 	// they were.
-	EnsureKubernetesGeneralConfiguration(ctx context.Context, c *Context, new, old *string) error
+	EnsureKubernetesGeneralConfiguration(ctx context.Context, c *Context, updated, old *string) error
 	// ShouldProvisionKubeletCloudProviderConfig says whether nodes get a configuration of the cloud provider.
 	ShouldProvisionKubeletCloudProviderConfig(ctx context.Context, c *Context, kubelet *version.Version) bool
 	// EnsureKubeletCloudProviderConfig writes the configuration of the cloud provider. Without content there is none.
 	EnsureKubeletCloudProviderConfig(ctx context.Context, c *Context, kubelet *version.Version, content *string) error
-	EnsureAdditionalFiles(ctx context.Context, c *Context, new, old *[]extensions.File) error
-	EnsureAdditionalUnits(ctx context.Context, c *Context, new, old *[]extensions.Unit) error
+	EnsureAdditionalFiles(ctx context.Context, c *Context, updated, old *[]extensions.File) error
+	EnsureAdditionalUnits(ctx context.Context, c *Context, updated, old *[]extensions.Unit) error
 	// EnsureCRIConfig changes the configuration of the container runtime, if there is one.
-	EnsureCRIConfig(ctx context.Context, c *Context, new, old *extensions.CRIConfig) error
+	EnsureCRIConfig(ctx context.Context, c *Context, updated, old *extensions.CRIConfig) error
 
 	// EnsureAdditionalProvisionFiles and EnsureAdditionalProvisionUnits are for what bootstraps a machine.
-	EnsureAdditionalProvisionFiles(ctx context.Context, c *Context, new, old *[]extensions.File) error
-	EnsureAdditionalProvisionUnits(ctx context.Context, c *Context, new, old *[]extensions.Unit) error
+	EnsureAdditionalProvisionFiles(ctx context.Context, c *Context, updated, old *[]extensions.File) error
+	EnsureAdditionalProvisionUnits(ctx context.Context, c *Context, updated, old *[]extensions.Unit) error
 }
 
 // NoopEnsurer changes nothing.
@@ -183,9 +185,9 @@ func (NoopEnsurer) EnsureAdditionalProvisionUnits(
 
 // EnsureKubeletServiceUnitOptions implements Ensurer.
 func (NoopEnsurer) EnsureKubeletServiceUnitOptions(
-	_ context.Context, _ *Context, _ *version.Version, new, _ []systemd.Option,
+	_ context.Context, _ *Context, _ *version.Version, updated, _ []systemd.Option,
 ) ([]systemd.Option, error) {
-	return new, nil
+	return updated, nil
 }
 
 // ShouldProvisionKubeletCloudProviderConfig implements Ensurer.

@@ -105,12 +105,12 @@ func TestCPW7_UnchangedIsAllowedWithoutAPatch(t *testing.T) {
 
 func TestCPW8_APatchHasOnlyTheChange(t *testing.T) {
 	g := NewWithT(t)
-	w := mutating(t, func(_ context.Context, _ *controlplane.Context, new, old *appsv1.Deployment) error {
-		g.Expect(old.Name).To(Equal(new.Name))
-		c := ensure.ContainerNamed(new.Spec.Template.Spec.Containers, "kube-controller-manager")
+	w := mutating(t, func(_ context.Context, _ *controlplane.Context, updated, old *appsv1.Deployment) error {
+		g.Expect(old.Name).To(Equal(updated.Name))
+		c := ensure.ContainerNamed(updated.Spec.Template.Spec.Containers, "kube-controller-manager")
 		c.Command = ensure.Flag(c.Command, "--cloud-provider=", "external")
 		// The sidecar goes, so that the container has another place.
-		new.Spec.Template.Spec.Containers = ensure.NoContainer(new.Spec.Template.Spec.Containers, "sidecar")
+		updated.Spec.Template.Spec.Containers = ensure.NoContainer(updated.Spec.Template.Spec.Containers, "sidecar")
 		return nil
 	})
 	document := object(t, deployment)
@@ -218,8 +218,8 @@ func FuzzUnstructured(f *testing.F) {
 	w, err := controlplane.New(controlplane.Definition{
 		Component: "provider-example", Provider: "example", Kind: controlplane.Shoot,
 		Mutators: []controlplane.Mutator{controlplane.For(resource,
-			func(_ context.Context, _ *controlplane.Context, new, _ *unstructured.Unstructured) error {
-				change(new.Object)
+			func(_ context.Context, _ *controlplane.Context, updated, _ *unstructured.Unstructured) error {
+				change(updated.Object)
 				return nil
 			})},
 	})

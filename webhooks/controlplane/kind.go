@@ -19,7 +19,7 @@ const (
 	Backup Kind = "backup"
 )
 
-// MutatedLabel, with the value "true", is on the objects that Gardener deploys for webhooks to change.
+// MutatedLabel is, with the value "true", on the objects that Gardener deploys for webhooks to change.
 const MutatedLabel = "provider.extensions.gardener.cloud/mutated-by-controlplane-webhook"
 
 // kinds are the name of the webhook of each, which is the last part of its URL, too, and the label of namespaces whose

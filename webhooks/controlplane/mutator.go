@@ -44,10 +44,10 @@ type Validator struct {
 	check    func(ctx context.Context, c *Context, object, old []byte) error
 }
 
-// For returns a mutator of a kind. The function changes new; old is nil if the object is being created. An error
+// For returns a mutator of a kind. The function changes updated; old is nil if the object is being created. An error
 // rejects the object with its text, so it must not have secrets.
 func For[T any, O Object[T]](
-	resource Resource, mutate func(ctx context.Context, c *Context, new, old O) error,
+	resource Resource, mutate func(ctx context.Context, c *Context, updated, old O) error,
 ) Mutator {
 	return Mutator{resource: resource, change: func(
 		ctx context.Context, c *Context, object, old []byte,

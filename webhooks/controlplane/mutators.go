@@ -103,7 +103,7 @@ func deploymentOf(e Ensurer, name string) ensure[appsv1.Deployment] {
 }
 
 // ensure is a method of an Ensurer for objects of a type.
-type ensure[T any] func(ctx context.Context, c *Context, new, old *T) error
+type ensure[T any] func(ctx context.Context, c *Context, updated, old *T) error
 
 // named returns a mutator that calls a method by the name of the object, if there is one for it, unless the object is
 // being deleted.

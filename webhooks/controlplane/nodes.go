@@ -33,57 +33,57 @@ const maxFile = 512 << 10
 // nodes calls the methods of an Ensurer for the parts of an OperatingSystemConfig.
 type nodes struct{ Ensurer }
 
-func (n nodes) mutate(ctx context.Context, c *Context, new, old *extensions.OperatingSystemConfig) error {
+func (n nodes) mutate(ctx context.Context, c *Context, updated, old *extensions.OperatingSystemConfig) error {
 	// Without an old one, hooks get nil for its parts.
 	var files *[]extensions.File
 	var units *[]extensions.Unit
 	if old != nil {
 		files, units = &old.Spec.Files, &old.Spec.Units
 	}
-	switch new.Spec.Purpose {
+	switch updated.Spec.Purpose {
 	case extensions.PurposeProvision:
-		if err := n.EnsureAdditionalProvisionFiles(ctx, c, &new.Spec.Files, files); err != nil {
+		if err := n.EnsureAdditionalProvisionFiles(ctx, c, &updated.Spec.Files, files); err != nil {
 			return err
 		}
-		return n.EnsureAdditionalProvisionUnits(ctx, c, &new.Spec.Units, units)
+		return n.EnsureAdditionalProvisionUnits(ctx, c, &updated.Spec.Units, units)
 	case extensions.PurposeReconcile:
 		if old == nil {
 			old = &extensions.OperatingSystemConfig{}
 		}
-		if err := n.kubelet(ctx, c, new, old); err != nil {
+		if err := n.kubelet(ctx, c, updated, old); err != nil {
 			return err
 		}
-		if err := n.EnsureAdditionalFiles(ctx, c, &new.Spec.Files, files); err != nil {
+		if err := n.EnsureAdditionalFiles(ctx, c, &updated.Spec.Files, files); err != nil {
 			return err
 		}
-		if err := n.EnsureAdditionalUnits(ctx, c, &new.Spec.Units, units); err != nil {
+		if err := n.EnsureAdditionalUnits(ctx, c, &updated.Spec.Units, units); err != nil {
 			return err
 		}
-		if new.Spec.CRIConfig == nil {
+		if updated.Spec.CRIConfig == nil {
 			return nil
 		}
-		return n.EnsureCRIConfig(ctx, c, new.Spec.CRIConfig, old.Spec.CRIConfig)
+		return n.EnsureCRIConfig(ctx, c, updated.Spec.CRIConfig, old.Spec.CRIConfig)
 	}
 	return nil
 }
 
 // kubelet changes what is there of the kubelet already, and adds what there is none of.
-func (n nodes) kubelet(ctx context.Context, c *Context, new, old *extensions.OperatingSystemConfig) error {
-	kubelet, err := kubeletVersion(ctx, c, new.Labels[poolLabel])
+func (n nodes) kubelet(ctx context.Context, c *Context, updated, old *extensions.OperatingSystemConfig) error {
+	kubelet, err := kubeletVersion(ctx, c, updated.Labels[poolLabel])
 	if err != nil {
 		return err
 	}
-	if unit := content(new.Spec.Units); unit != nil {
+	if unit := content(updated.Spec.Units); unit != nil {
 		if err := n.unit(ctx, c, kubelet, unit, content(old.Spec.Units)); err != nil {
 			return fmt.Errorf("unit %s: %w", kubeletUnit, err)
 		}
 	}
-	if file := inline(new.Spec.Files, kubeletFile); file != nil {
+	if file := inline(updated.Spec.Files, kubeletFile); file != nil {
 		if err := n.configuration(ctx, c, kubelet, file, inline(old.Spec.Files, kubeletFile)); err != nil {
 			return fmt.Errorf("file %s: %w", kubeletFile, err)
 		}
 	}
-	if file := inline(new.Spec.Files, kernelFile); file != nil {
+	if file := inline(updated.Spec.Files, kernelFile); file != nil {
 		if err := n.kernel(ctx, c, file, inline(old.Spec.Files, kernelFile)); err != nil {
 			return fmt.Errorf("file %s: %w", kernelFile, err)
 		}
@@ -96,7 +96,7 @@ func (n nodes) kubelet(ctx context.Context, c *Context, new, old *extensions.Ope
 		return fmt.Errorf("file %s: %w", cloudProviderFile, err)
 	}
 	if text != "" {
-		put(&new.Spec.Files, cloudProviderFile, text)
+		put(&updated.Spec.Files, cloudProviderFile, text)
 	}
 	return nil
 }
@@ -113,8 +113,8 @@ func kubeletVersion(ctx context.Context, c *Context, pool string) (*version.Vers
 	return shoot.KubeletVersion(pool)
 }
 
-func (n nodes) unit(ctx context.Context, c *Context, kubelet *version.Version, new, old *string) error {
-	options, err := systemd.Parse(*new)
+func (n nodes) unit(ctx context.Context, c *Context, kubelet *version.Version, updated, old *string) error {
+	options, err := systemd.Parse(*updated)
 	if err != nil {
 		return err
 	}
@@ -129,15 +129,15 @@ func (n nodes) unit(ctx context.Context, c *Context, kubelet *version.Version, n
 		return err
 	}
 	if !slices.Equal(changed, options) {
-		*new = systemd.Format(changed)
+		*updated = systemd.Format(changed)
 	}
 	return nil
 }
 
 func (n nodes) configuration(
-	ctx context.Context, c *Context, kubelet *version.Version, new, old *extensions.FileContentInline,
+	ctx context.Context, c *Context, kubelet *version.Version, updated, old *extensions.FileContentInline,
 ) error {
-	configuration, err := kubeletConfiguration(new)
+	configuration, err := kubeletConfiguration(updated)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (n nodes) configuration(
 			return fmt.Errorf("the old one: %w", err)
 		}
 	}
-	before, err := kubeletConfiguration(new) // a second time, to compare with
+	before, err := kubeletConfiguration(updated) // a second time, to compare with
 	if err != nil {
 		return err
 	}
@@ -161,12 +161,12 @@ func (n nodes) configuration(
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
-	encode(new, string(document))
+	encode(updated, string(document))
 	return nil
 }
 
-func (n nodes) kernel(ctx context.Context, c *Context, new, old *extensions.FileContentInline) error {
-	text, err := decoded(new)
+func (n nodes) kernel(ctx context.Context, c *Context, updated, old *extensions.FileContentInline) error {
+	text, err := decoded(updated)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (n nodes) kernel(ctx context.Context, c *Context, new, old *extensions.File
 		return err
 	}
 	if changed != "" && changed != text {
-		encode(new, changed)
+		encode(updated, changed)
 	}
 	return nil
 }

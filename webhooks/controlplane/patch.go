@@ -41,7 +41,7 @@ func tree(document []byte) (any, error) {
 	if err := decoder.Decode(&decoded); err != nil {
 		return nil, fmt.Errorf("decode the object: %w", err)
 	}
-	if _, err := decoder.Token(); err != io.EOF { //nolint:errorlint // Token returns it as it is
+	if _, err := decoder.Token(); err != io.EOF {
 		return nil, fmt.Errorf("decode the object: something follows it")
 	}
 	return decoded, nil

@@ -27,12 +27,12 @@ const (
 // EnsureKubeControllerManagerDeployment leaves cloud resources to the provider's own controller manager, and mounts its
 // configuration, which volume plugins read.
 func (exampleEnsurer) EnsureKubeControllerManagerDeployment(
-	_ context.Context, _ *controlplane.Context, new, _ *appsv1.Deployment,
+	_ context.Context, _ *controlplane.Context, updated, _ *appsv1.Deployment,
 ) error {
-	pod := &new.Spec.Template.Spec
+	pod := &updated.Spec.Template.Spec
 	container := ensure.ContainerNamed(pod.Containers, "kube-controller-manager")
 	if container == nil {
-		return fmt.Errorf("deployment %s has no container kube-controller-manager", new.Name)
+		return fmt.Errorf("deployment %s has no container kube-controller-manager", updated.Name)
 	}
 	container.Command = ensure.Flag(container.Command, "--cloud-provider=", "external")
 	container.Command = ensure.Flag(container.Command, "--cloud-config=", cloudPath+"/cloudprovider.conf")
@@ -50,10 +50,10 @@ func (exampleEnsurer) EnsureKubeControllerManagerDeployment(
 
 // EnsureKubeAPIServerService has the load balancer forward connections unchanged.
 func (exampleEnsurer) EnsureKubeAPIServerService(
-	_ context.Context, _ *controlplane.Context, new, _ *corev1.Service,
+	_ context.Context, _ *controlplane.Context, updated, _ *corev1.Service,
 ) error {
-	if new.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		new.Annotations = ensure.Entry(new.Annotations, "service.example.com/load-balancer-protocol", "tcp")
+	if updated.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		updated.Annotations = ensure.Entry(updated.Annotations, "service.example.com/load-balancer-protocol", "tcp")
 	}
 	return nil
 }

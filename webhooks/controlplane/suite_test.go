@@ -36,13 +36,13 @@ func object(t testing.TB, text string) []byte {
 }
 
 // request is one to create an object, or to update it if there is an old one.
-func request(t testing.TB, new, old []byte) *admission.Request {
+func request(t testing.TB, updated, old []byte) *admission.Request {
 	t.Helper()
 	meta := &metav1.PartialObjectMetadata{}
-	NewWithT(t).Expect(json.Unmarshal(new, meta)).To(Succeed())
+	NewWithT(t).Expect(json.Unmarshal(updated, meta)).To(Succeed())
 	kind := meta.GroupVersionKind()
 	r := &admission.Request{AdmissionRequest: &admissionv1.AdmissionRequest{
-		Operation: admissionv1.Create, Namespace: namespace, Object: runtime.RawExtension{Raw: new},
+		Operation: admissionv1.Create, Namespace: namespace, Object: runtime.RawExtension{Raw: updated},
 		Kind: metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind},
 	}}
 	if old != nil {
@@ -108,8 +108,8 @@ type recorder struct {
 	without bool
 }
 
-func (r *recorder) note(method string, new, old fmt.Stringer) error {
-	r.calls = append(r.calls, fmt.Sprintf("%s(%s, %s)", method, new, old))
+func (r *recorder) note(method string, updated, old fmt.Stringer) error {
+	r.calls = append(r.calls, fmt.Sprintf("%s(%s, %s)", method, updated, old))
 	return r.err
 }
 
@@ -127,9 +127,9 @@ func nameOf[T any, O interface {
 	return text(o.GetName())
 }
 
-func (r *recorder) deployment(method string, new, old *appsv1.Deployment) error {
-	new.Annotations = map[string]string{"changed": method}
-	return r.note(method, nameOf(new), nameOf(old))
+func (r *recorder) deployment(method string, updated, old *appsv1.Deployment) error {
+	updated.Annotations = map[string]string{"changed": method}
+	return r.note(method, nameOf(updated), nameOf(old))
 }
 
 func (r *recorder) EnsureKubeAPIServerService(_ context.Context, _ *controlplane.Context, n, o *corev1.Service) error {

@@ -252,7 +252,8 @@ func TestLists(t *testing.T) {
 		g.Expect(hasDeadline).To(BeTrue())
 		g.Expect(o.Limit).To(BeEquivalentTo(500))
 		g.Expect(o.Namespace).To(Equal("n"))
-		into := list.(*metav1.PartialObjectMetadataList)
+		into, is := list.(*metav1.PartialObjectMetadataList)
+		g.Expect(is).To(BeTrue())
 		into.Items = make([]metav1.PartialObjectMetadata, 500)
 		if pages--; pages > 0 {
 			into.Continue = fmt.Sprint(pages)

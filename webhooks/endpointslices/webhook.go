@@ -10,7 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/webhooks/admission"
 )
 
-// ConsiderLabel, "true" on an EndpointSlice, has its hints set.
+// ConsiderLabel has the hints of an EndpointSlice set, if its value is "true".
 const ConsiderLabel = "endpoint-slice-hints.resources.gardener.cloud/consider"
 
 // Hints keeps traffic to endpoints of the caller's zone.

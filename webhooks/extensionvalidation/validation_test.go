@@ -61,9 +61,9 @@ func patched(document []byte, changes string) []byte {
 	return result
 }
 
-func request(kind string, new, old []byte) *admission.Request {
+func request(kind string, current, old []byte) *admission.Request {
 	r := &admission.Request{AdmissionRequest: &admissionv1.AdmissionRequest{
-		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: new},
+		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: current},
 		Kind: metav1.GroupVersionKind{Group: "extensions.gardener.cloud", Version: "v1alpha1", Kind: kind},
 	}}
 	if !cluster(kind) {
@@ -85,9 +85,9 @@ func handle(t testing.TB, r *admission.Request) *metav1.Status {
 }
 
 // causes are "path: type" of a refusal.
-func causes(t testing.TB, kind string, new, old []byte) []string {
+func causes(t testing.TB, kind string, current, old []byte) []string {
 	t.Helper()
-	denied := handle(t, request(kind, new, old))
+	denied := handle(t, request(kind, current, old))
 	if denied == nil {
 		return nil
 	}
@@ -393,7 +393,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	spec := `{type: a, purpose: reconcile, files: [` + strings.Repeat(`{path: /a},`, 9000) + `]}`
 	denied := handle(t, request("OperatingSystemConfig", object("OperatingSystemConfig", spec), nil))
 	g.Expect(denied.Code).To(BeEquivalentTo(422))
-	g.Expect(len(denied.Details.Causes)).To(Equal(51))
+	g.Expect(denied.Details.Causes).To(HaveLen(51))
 	g.Expect(len(denied.Message)).To(BeNumerically("<", 20_000))
 }
 

@@ -90,7 +90,7 @@ func TestPLB_PodsOfControlPlanes(t *testing.T) {
 		for key := range labels {
 			_, name, _ := strings.Cut(key, "/")
 			g.Expect(name).To(HaveLen(63))
-			g.Expect(name).To(MatchRegexp("^to-istio-ingress-handler-of-a-region-istio-ingressgatewa-[0-9a-f]{5}$"))
+			g.Expect(name).To(MatchRegexp("^to-istio-ingress-handler-of-a-region-istio-ingressgateway-[0-9a-f]{5}$"))
 		}
 	})
 }

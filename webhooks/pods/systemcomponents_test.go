@@ -110,7 +110,11 @@ func TestSCC_PodsOfDaemonSets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answer := placing(t).Send(t, pods.SystemComponents(),
 				pod(`labels: {`+managedLabel+`}, ownerReferences: `+test.owners, ``))
-			NewWithT(t).Expect(len(answer.Patch) == 0).To(Equal(test.unchanged))
+			if test.unchanged {
+				NewWithT(t).Expect(answer.Patch).To(BeEmpty())
+			} else {
+				NewWithT(t).Expect(answer.Patch).NotTo(BeEmpty())
+			}
 		})
 	}
 }

@@ -285,7 +285,8 @@ func TestPoliciesProtectFromDeletion(t *testing.T) {
 		if k.resource.Group == "apiextensions.k8s.io" {
 			continue
 		}
-		object := k.object.(*unstructured.Unstructured)
+		object, is := k.object.(*unstructured.Unstructured)
+		g.Expect(is).To(BeTrue())
 		err := target.Client.DeleteAllOf(t.Context(), object, client.InNamespace(space), client.DryRunAll)
 		g.Expect(apierrors.IsForbidden(err)).To(Equal(k.resource.Resource != "bastions"), "%v: %v", k.resource, err)
 	}

@@ -226,16 +226,16 @@ func (c *call) handle(
 // failed answers a request whose handler failed.
 func (c *call) failed(w http.ResponseWriter, review *admissionv1.AdmissionReview, err error) {
 	s := c.server
-	result, panic := resultFailed, (*panicked)(nil)
-	if errors.As(err, &panic) {
+	result, panics := resultFailed, (*panicked)(nil)
+	if errors.As(err, &panics) {
 		result = resultPanic
 	}
 	if s.limits.mayLog(c.Target, s.Clock.Now()) {
 		keys := []any{
 			"target", metrics.TargetName(c.Target), "webhook", c.name, "request", string(review.Request.UID),
 		}
-		if panic != nil {
-			keys = append(keys, "panic", fmt.Sprint(panic.value), "stack", string(panic.stack))
+		if panics != nil {
+			keys = append(keys, "panic", fmt.Sprint(panics.value), "stack", string(panics.stack))
 		}
 		s.Logger.Error(err, "A webhook failed", keys...)
 	}
@@ -245,7 +245,7 @@ func (c *call) failed(w http.ResponseWriter, review *admissionv1.AdmissionReview
 	case c.Ignored:
 		c.fail(w, result, http.StatusInternalServerError, err.Error())
 	default:
-		c.answer(w, review, result, denied(statusOf(err, panic != nil)))
+		c.answer(w, review, result, denied(statusOf(err, panics != nil)))
 	}
 }
 

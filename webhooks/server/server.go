@@ -188,7 +188,7 @@ func (s *Server) Start(ctx context.Context) error {
 				return registered
 			})
 		case <-ctx.Done():
-			return s.end(inner, ended)
+			return s.end(ctx, inner, ended)
 		}
 	}
 }
@@ -206,8 +206,8 @@ func (s *Server) inner() *http.Server {
 	}
 }
 
-// end ends the server: new connections go elsewhere, those that there are get a last answer.
-func (s *Server) end(inner *http.Server, ended <-chan error) error {
+// end ends the server: new connections go elsewhere, those that there are get a last answer. ctx has ended already.
+func (s *Server) end(ctx context.Context, inner *http.Server, ended <-chan error) error {
 	s.ending.Store(true)
 	s.Logger.Info("Serving webhooks for a last time", "for", s.Notice.String())
 	select {
@@ -215,7 +215,7 @@ func (s *Server) end(inner *http.Server, ended <-chan error) error {
 	case err := <-ended:
 		return fmt.Errorf("server of webhooks: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.Drain)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Drain)
 	defer cancel()
 	err := inner.Shutdown(ctx)
 	s.serving.Store(false)
@@ -223,7 +223,9 @@ func (s *Server) end(inner *http.Server, ended <-chan error) error {
 		_ = inner.Close() // the error says already that it was not an orderly end
 		err = fmt.Errorf("ending the server of webhooks: %w", err)
 	}
-	<-ended
+	if served := <-ended; err == nil && !errors.Is(served, http.ErrServerClosed) {
+		err = fmt.Errorf("server of webhooks: %w", served)
+	}
 	return err
 }
 

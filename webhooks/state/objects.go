@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +24,8 @@ var errTooMany = errors.New("there are more than the hub looks at")
 
 // ServiceAccount implements admission.State.
 func (t *target) ServiceAccount(ctx context.Context, name types.NamespacedName) (*corev1.ServiceAccount, error) {
-	value, _, err := t.ask(ctx, question{"ServiceAccount", name}, false,
-		func(ctx context.Context, c client.Client) (any, error) {
+	value, _, err := asked(ctx, t, question{"ServiceAccount", name}, false,
+		func(ctx context.Context, c client.Client) (*corev1.ServiceAccount, error) {
 			read := &corev1.ServiceAccount{}
 			if err := c.Get(ctx, name, read); err != nil {
 				return nil, err //nolint:wrapcheck // ask does
@@ -33,16 +34,13 @@ func (t *target) ServiceAccount(ctx context.Context, name types.NamespacedName) 
 			read.Secrets, read.ImagePullSecrets = nil, nil
 			return read, nil
 		})
-	if err != nil {
-		return nil, err
-	}
-	return value.(*corev1.ServiceAccount), nil //nolint:forcetypeassert // it is the one above
+	return value, err
 }
 
 // Namespace implements admission.State.
 func (t *target) Namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
-	value, _, err := t.ask(ctx, question{"Namespace", types.NamespacedName{Name: name}}, true,
-		func(ctx context.Context, c client.Client) (any, error) {
+	value, _, err := asked(ctx, t, question{"Namespace", types.NamespacedName{Name: name}}, true,
+		func(ctx context.Context, c client.Client) (*metav1.PartialObjectMetadata, error) {
 			read := &metav1.PartialObjectMetadata{}
 			read.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 			if err := c.Get(ctx, types.NamespacedName{Name: name}, read); err != nil {
@@ -51,18 +49,17 @@ func (t *target) Namespace(ctx context.Context, name string) (*metav1.PartialObj
 			read.ManagedFields = nil
 			return read, nil
 		})
-	if err != nil {
-		return nil, err
-	}
-	return value.(*metav1.PartialObjectMetadata), nil //nolint:forcetypeassert // it is the one above
+	return value, err
 }
 
 // Nodes implements admission.State.
 func (t *target) Nodes(ctx context.Context) (nodes []corev1.Node, stale bool, err error) {
-	value, stale, err := t.ask(ctx, question{kind: "Nodes"}, true, func(ctx context.Context, c client.Client) (any, error) {
+	value, stale, err := asked(ctx, t, question{kind: "Nodes"}, true, func(
+		ctx context.Context, c client.Client,
+	) ([]corev1.Node, error) {
 		var all []corev1.Node
 		size := 0
-		err := pages(ctx, c, &corev1.NodeList{}, func(list *corev1.NodeList) error {
+		err := pages(ctx, c, func(list *corev1.NodeList) error {
 			for i := range list.Items {
 				node := &list.Items[i]
 				kept := corev1.Node{
@@ -74,10 +71,7 @@ func (t *target) Nodes(ctx context.Context) (nodes []corev1.Node, stale bool, er
 		})
 		return all, err
 	})
-	if err != nil {
-		return nil, false, err
-	}
-	return value.([]corev1.Node), stale, nil //nolint:forcetypeassert // it is the one above
+	return value, stale, err
 }
 
 // HorizontalPodAutoscalers implements admission.State.
@@ -85,10 +79,12 @@ func (t *target) HorizontalPodAutoscalers(
 	ctx context.Context, namespace string,
 ) ([]autoscalingv2.HorizontalPodAutoscaler, error) {
 	q := question{"HorizontalPodAutoscalers", types.NamespacedName{Namespace: namespace}}
-	value, _, err := t.ask(ctx, q, false, func(ctx context.Context, c client.Client) (any, error) {
+	value, _, err := asked(ctx, t, q, false, func(
+		ctx context.Context, c client.Client,
+	) ([]autoscalingv2.HorizontalPodAutoscaler, error) {
 		var all []autoscalingv2.HorizontalPodAutoscaler
 		size := 0
-		err := pages(ctx, c, &autoscalingv2.HorizontalPodAutoscalerList{},
+		err := pages(ctx, c,
 			func(list *autoscalingv2.HorizontalPodAutoscalerList) error {
 				for i := range list.Items {
 					hpa := &list.Items[i]
@@ -100,16 +96,13 @@ func (t *target) HorizontalPodAutoscalers(
 			}, client.InNamespace(namespace))
 		return all, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return value.([]autoscalingv2.HorizontalPodAutoscaler), nil //nolint:forcetypeassert // it is the one above
+	return value, err
 }
 
 // ConfigMap implements admission.State.
 func (t *target) ConfigMap(ctx context.Context, name types.NamespacedName) (*corev1.ConfigMap, error) {
-	value, _, err := t.ask(ctx, question{"ConfigMap", name}, false,
-		func(ctx context.Context, c client.Client) (any, error) {
+	value, _, err := asked(ctx, t, question{"ConfigMap", name}, false,
+		func(ctx context.Context, c client.Client) (*corev1.ConfigMap, error) {
 			read := &corev1.ConfigMap{}
 			if err := c.Get(ctx, name, read); err != nil {
 				return nil, err //nolint:wrapcheck // ask does
@@ -117,16 +110,13 @@ func (t *target) ConfigMap(ctx context.Context, name types.NamespacedName) (*cor
 			read.ObjectMeta = trimmed(read.ObjectMeta)
 			return read, nil
 		})
-	if err != nil {
-		return nil, err
-	}
-	return value.(*corev1.ConfigMap), nil //nolint:forcetypeassert // it is the one above
+	return value, err
 }
 
 // Service implements admission.State.
 func (t *target) Service(ctx context.Context, name types.NamespacedName) (*corev1.Service, error) {
-	value, _, err := t.ask(ctx, question{"Service", name}, false,
-		func(ctx context.Context, c client.Client) (any, error) {
+	value, _, err := asked(ctx, t, question{"Service", name}, false,
+		func(ctx context.Context, c client.Client) (*corev1.Service, error) {
 			read := &corev1.Service{}
 			if err := c.Get(ctx, name, read); err != nil {
 				return nil, err //nolint:wrapcheck // ask does
@@ -134,10 +124,7 @@ func (t *target) Service(ctx context.Context, name types.NamespacedName) (*corev
 			read.ObjectMeta = trimmed(read.ObjectMeta)
 			return read, nil
 		})
-	if err != nil {
-		return nil, err
-	}
-	return value.(*corev1.Service), nil //nolint:forcetypeassert // it is the one above
+	return value, err
 }
 
 // trimmed is what is kept of the metadata of an object.
@@ -152,22 +139,43 @@ func atMost(n, most int) error {
 	return nil
 }
 
+// asked is ask for answers of one type.
+func asked[T any](
+	ctx context.Context, t *target, q question, old bool, read func(context.Context, client.Client) (T, error),
+) (value T, stale bool, err error) {
+	var none T
+	said, stale, err := t.ask(ctx, q, old, func(ctx context.Context, c client.Client) (any, error) { return read(ctx, c) })
+	if err != nil {
+		return none, false, err
+	}
+	value, is := said.(T)
+	if !is {
+		return none, false, fmt.Errorf("reading %s: the answer is a %T", q.text(), said)
+	}
+	return value, stale, nil
+}
+
+// list is a type of lists, whose pointers are what clients take.
+type list[T any] interface {
+	*T
+	client.ObjectList
+}
+
 // pages lists objects in pages.
-func pages[L client.ObjectList](
-	ctx context.Context, c client.Client, list L, each func(L) error, options ...client.ListOption,
+func pages[T any, L list[T]](
+	ctx context.Context, c client.Client, each func(L) error, options ...client.ListOption,
 ) error {
 	next := ""
 	for {
-		page := append(options[:len(options):len(options)], client.Limit(pageSize), client.Continue(next))
-		if err := c.List(ctx, list, page...); err != nil {
+		page, few := L(new(T)), append(options[:len(options):len(options)], client.Limit(pageSize), client.Continue(next))
+		if err := c.List(ctx, page, few...); err != nil {
 			return err //nolint:wrapcheck // ask does
 		}
-		if err := each(list); err != nil {
+		if err := each(page); err != nil {
 			return err
 		}
-		if next = list.GetContinue(); next == "" {
+		if next = page.GetContinue(); next == "" {
 			return nil
 		}
-		list = list.DeepCopyObject().(L) //nolint:forcetypeassert // its copy
 	}
 }

@@ -108,8 +108,12 @@ func (h *hub) serve(ctx context.Context) error {
 		return nil
 	}
 	following, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last answer
-	followed := make(chan error, 1)
-	go func() { followed <- h.serving.store.Follow(following) }()
+	followed := make(chan struct{})
+	var failed error
+	go func() {
+		defer close(followed)
+		failed = h.serving.store.Follow(following)
+	}()
 	defer func() {
 		stop()
 		<-followed
@@ -117,6 +121,8 @@ func (h *hub) serve(ctx context.Context) error {
 	for _, known := range []<-chan struct{}{h.synced, h.serving.store.Known()} {
 		select {
 		case <-known:
+		case <-followed:
+			return failed
 		case <-ctx.Done():
 			return nil
 		}

@@ -117,7 +117,7 @@ func (a *access) accountOf(registration *corev1.Secret, policy kubeconfig.Policy
 		return client.ObjectKey{}, cli.Usage("the credential of the registration is no token of a service account: " +
 			"name an account of the target with --service-account")
 	}
-	return client.ObjectKey(account), nil
+	return account, nil
 }
 
 // NewKubeconfig returns the command kubeconfig.

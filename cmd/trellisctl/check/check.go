@@ -150,7 +150,7 @@ func (c *checker) definitions(ctx context.Context, source *cli.Source) error {
 		Kind: "CustomResourceDefinition"})
 	name := "managedresources." + resourcesv1alpha1.GroupVersion.Group
 	if source.Get(ctx, client.ObjectKey{Name: name}, definition) != nil {
-		return nil // it is missing, or may not be read
+		return nil //nolint:nilerr // it is missing, or may not be read
 	}
 	if !hasColumn(definition, "Message") {
 		c.add("columns of ManagedResources", warning,

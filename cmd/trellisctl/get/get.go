@@ -135,7 +135,7 @@ func (g *get) list(ctx context.Context, source *cli.Source, scope listing.Scope,
 	if err != nil {
 		return err
 	}
-	return g.printed(source, objects, named != nil && len(named) == 1)
+	return g.printed(source, objects, len(named) == 1)
 }
 
 // objects reads whole objects, the worst first.

@@ -121,7 +121,7 @@ func (s *Settings) FollowControllers(
 func (s *Settings) followClaims(ctx context.Context, work *sync.WaitGroup,
 	saysOther func(before, after *hubv1alpha1.TargetCluster) bool, changed func(clustercache.ClusterKey),
 ) error {
-	//nolint:wrapcheck // it says what was watched
+	//nolint:wrapcheck,contextcheck // it says what was watched, and what it calls reads a cache in memory
 	return informers.Follow(ctx, s.cache, &hubv1alpha1.TargetCluster{}, work,
 		func(before, after *hubv1alpha1.TargetCluster, _ bool) {
 			key, was, is := keyOf(before, after), identity.ClaimOf(before), identity.ClaimOf(after)

@@ -109,7 +109,7 @@ func TestWebhooksOfATarget(t *testing.T) {
 			status := clustercache.Status{Cluster: test.target, Labels: map[string]string{hubv1alpha1.ClassLabel: test.class}}
 			g.Expect(s.Webhooks(status)).To(Equal(test.want))
 			if faults := s.WebhookFaults(status).ToAggregate(); test.faults == "" {
-				g.Expect(faults).To(BeNil())
+				g.Expect(faults).NotTo(HaveOccurred())
 			} else {
 				g.Expect(faults).To(MatchError(ContainSubstring(test.faults)))
 			}
