@@ -44,7 +44,7 @@ func (to *target) disguise(t *testing.T) {
 	g, ctx := NewWithT(t), context.Background()
 	system := &corev1.Namespace{}
 	g.Expect(home.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
-	real, own := []byte(system.UID), []byte(uuid.NewUUID())
+	known, own := []byte(system.UID), []byte(uuid.NewUUID())
 	backend, err := url.Parse(home.Host())
 	g.Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := home.ServiceAccountKubeconfig(ctx, metav1.NamespaceSystem, "default", long)
@@ -76,7 +76,7 @@ func (to *target) disguise(t *testing.T) {
 			if err != nil {
 				return err //nolint:wrapcheck // it is logged
 			}
-			response.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(content, real, own)))
+			response.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(content, known, own)))
 			response.Header.Set("Content-Length", strconv.Itoa(len(content)))
 			return nil
 		},

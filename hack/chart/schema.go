@@ -83,7 +83,8 @@ func structSchema(t reflect.Type, path string) Schema {
 		below := strings.TrimPrefix(path+"."+name, ".")
 		switch {
 		case options == "inline" && field.Type != reflect.TypeFor[metav1.TypeMeta]():
-			maps.Copy(properties, structSchema(field.Type, path)["properties"].(Schema)) //nolint:forcetypeassert // see below
+			inlined, _ := structSchema(field.Type, path)["properties"].(Schema)
+			maps.Copy(properties, inlined)
 		case options != "inline" && !slices.Contains(byChart, below):
 			properties[name] = schemaOf(field.Type, below)
 		}

@@ -24,11 +24,11 @@ type Alias struct {
 	ca     []byte
 }
 
-// StartAlias starts an alias of the cluster with a configuration. real is the UID that the cluster has, and uid the one
+// StartAlias starts an alias of the cluster with a configuration. known is the UID that the cluster has, and uid the one
 // that it is given; both have the same length.
-func StartAlias(config *rest.Config, real, uid types.UID) (*Alias, error) {
-	if len(real) != len(uid) {
-		return nil, fmt.Errorf("the UID %s of an alias is not as long as %s", uid, real)
+func StartAlias(config *rest.Config, known, uid types.UID) (*Alias, error) {
+	if len(known) != len(uid) {
+		return nil, fmt.Errorf("the UID %s of an alias is not as long as %s", uid, known)
 	}
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {
@@ -57,7 +57,7 @@ func StartAlias(config *rest.Config, real, uid types.UID) (*Alias, error) {
 				return err
 			}
 			_ = r.Body.Close()
-			r.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte(real), []byte(uid))))
+			r.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte(known), []byte(uid))))
 			return nil
 		},
 	})}
