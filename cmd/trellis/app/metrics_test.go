@@ -121,6 +121,9 @@ func TestMetricsOfAHubAreTheDefinedOnes(t *testing.T) {
 			}
 		}
 		for name := range defined {
+			if strings.Contains(name, "webhook_") { // of webhooks, which are off here
+				continue
+			}
 			if slices.Contains([]string{ // that only come with what did not happen here
 				"trellis_clustercache_disconnects_total", "trellis_clustercache_rotations_total",
 				"trellis_hub_config_last_reload_successful", "trellis_hub_config_restart_needed",

@@ -3,13 +3,16 @@ package app_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
@@ -78,10 +81,30 @@ func (e *env) host(in *testbed.Cluster) (string, error) {
 	return "", nil
 }
 
+// alias is a kubeconfig of a cluster that is another one than those of all other tests: webhooks are registered for one
+// registration of a cluster only (MC-4).
+func (e *env) alias(of *testbed.Cluster) []byte {
+	e.t.Helper()
+	system := &corev1.Namespace{}
+	e.Expect(of.Client.Get(e.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
+	alias, err := testbed.StartAlias(of.RESTConfig(), system.UID, uuid.NewUUID())
+	e.Expect(err).NotTo(HaveOccurred())
+	e.t.Cleanup(alias.Stop)
+	kubeconfig, err := of.ServiceAccountKubeconfig(e.ctx, metav1.NamespaceSystem, e.name, time.Hour)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(of.Client.Create(e.ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: e.name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: e.name}},
+	})).To(Succeed())
+	return alias.Through(kubeconfig)
+}
+
 // HUB-1: API servers of two targets call the hub, and pods get what their own settings say.
 func TestWebhooksOfTwoTargets(t *testing.T) {
 	e := newEnv(t)
-	e.Expect(source.Client.Create(e.ctx, testbed.Registration(e.name, "other", source.Kubeconfig()))).To(Succeed())
+	e.Expect(source.Client.Update(e.ctx, testbed.Registration(e.name, "target", e.alias(target)))).To(Succeed())
+	e.Expect(source.Client.Create(e.ctx, testbed.Registration(e.name, "other", e.alias(source)))).To(Succeed())
 	serve := serveWebhooks(e)
 	hub := e.startHub(serve)
 	e.Expect(e.host(target)).To(BeEmpty(), "they are off by default")
