@@ -41,7 +41,6 @@ type watch struct {
 	collection *Collection
 	opened     time.Time
 	events     int // it brought, without those of a list
-	bytes      int // of all that it brought
 	end        func()
 }
 
@@ -54,7 +53,6 @@ func (w *watch) event() (event, error) {
 	if err != nil {
 		return event{}, err
 	}
-	w.bytes += len(raw)
 	return w.decode(raw)
 }
 

@@ -44,8 +44,6 @@ const (
 	// maxPages bounds the pages of a list, maxToken the token that the next page is asked for with.
 	maxPages = 10_000
 	maxToken = 64 << 10
-	// smallList is how many bytes a streamed list may have for its stream to be kept as the watch.
-	smallList = 2 << 10
 	// listMax is how long a list may take, even if it goes on all the time, and maxListed how many events a streamed one
 	// may have: a server may send one object repeatedly.
 	listMax   = 10 * time.Minute
@@ -354,10 +352,6 @@ func (f *Follower) complete(version string) error {
 }
 
 // stream has the server send the objects as events, up to a bookmark that says that these were all.
-//
-// The watch that it returns goes on from there; nil if the list was large: then another one is to be opened. net/http
-// keeps the buffer of the frame that came last until it is full. After a list that is up to 16 KiB for as long as the
-// watch lasts, many times what events need.
 func (f *Follower) stream(ctx context.Context) (*watch, error) {
 	f.sink.Begin()
 	w, err := f.open(ctx, url.Values{"sendInitialEvents": {"true"},
@@ -370,13 +364,7 @@ func (f *Follower) stream(ctx context.Context) (*watch, error) {
 		if err == nil && e.last {
 			e.release()
 			if err = f.complete(e.version); err == nil {
-				f.unfinished = 0
-				if w.bytes > smallList {
-					w.end()
-					f.sink.Ended()
-					return nil, nil
-				}
-				w.opened = f.collection.Clock.Now()
+				w.opened, f.unfinished = f.collection.Clock.Now(), 0
 				return w, nil
 			}
 		}

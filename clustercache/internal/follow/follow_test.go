@@ -65,11 +65,15 @@ func TestWholeObjects(t *testing.T) {
 // Documents are cut and glued wherever the network likes, and are as large as they like.
 func TestDocumentsInPieces(t *testing.T) {
 	odd := partial("odd", "2", map[string]string{"text": `"}]{[\"` + "\n\\", "long": strings.Repeat("x\"", 100_000)})
-	list := "\n" + is("one", "1") + "  " + strings.TrimSpace(text("ADDED", odd)) + all("3")
-	changes := gone("one", "4") + is("two", "5")
-	for name, size := range map[string]int{"in one": len(list), "in large ones": 1000, "in small ones": 100} {
+	whole := "\n" + is("one", "1") + "  " + strings.TrimSpace(text("ADDED", odd)) + all("3") + gone("one", "4") + is("two", "5")
+	for name, size := range map[string]int{"in one": len(whole), "in large ones": 1000, "in small ones": 100} {
 		t.Run(name, func(t *testing.T) {
-			s := begin(t, nil, say(pieces(list, size)...), say(pieces(changes, size)...))
+			var steps []step
+			for rest := whole; rest != ""; {
+				n := min(size, len(rest))
+				steps, rest = append(steps, rest[:n]), rest[n:]
+			}
+			s := begin(t, nil, say(steps...))
 			s.eventually("listed odd,one", "remove one", "set two@5")
 			s.Expect(s.sink.present["odd"].GetAnnotations()).To(Equal(odd.Annotations))
 		})
@@ -83,22 +87,17 @@ func TestDocumentsInPieces(t *testing.T) {
 	})
 }
 
-// pieces cuts a text into pieces of a size.
-func pieces(text string, size int) (steps []step) {
-	for text != "" {
-		n := min(size, len(text))
-		steps, text = append(steps, text[:n]), text[n:]
-	}
-	return steps
-}
-
 func TestProtocolBuffers(t *testing.T) {
 	large := partial("large", "2", map[string]string{"long": strings.Repeat("x", 300_000)})
 	large.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "trellis", FieldsV1: metav1.NewFieldsV1(`{"f:data":{}}`)}}
-	list := framedMetadata("ADDED", partial("one", "1", nil)) + framedMetadata("ADDED", large) +
-		framedMetadata("BOOKMARK", partial("", "3", listed))
-	changes := framedMetadata("DELETED", partial("one", "4", nil)) + framedMetadata("MODIFIED", partial("two", "5", nil))
-	s := begin(t, nil, sayMessages(pieces(list, 777)...), sayMessages(pieces(changes, 777)...))
+	events := framedMetadata("ADDED", partial("one", "1", nil)) + framedMetadata("ADDED", large) + framedMetadata("BOOKMARK", partial("", "3", listed)) +
+		framedMetadata("DELETED", partial("one", "4", nil)) + framedMetadata("MODIFIED", partial("two", "5", nil))
+	var steps []step
+	for rest := events; rest != ""; {
+		n := min(777, len(rest))
+		steps, rest = append(steps, rest[:n]), rest[n:]
+	}
+	s := begin(t, nil, sayMessages(steps...))
 	s.eventually("listed large,one", "remove one", "set two@5")
 	found := s.sink.present["large"]
 	s.Expect(found.GetAnnotations()).To(Equal(large.Annotations))
@@ -282,38 +281,6 @@ func TestHowAWatchGoesOn(t *testing.T) {
 				s.Expect(pause).To(BeNumerically(">=", min(time.Second<<i, 30*time.Second)), "they grow")
 				s.Expect(pause).To(BeNumerically("<=", 45*time.Second), "not for ever")
 			}
-		})
-	}
-}
-
-// The stream of a large list is not kept as the watch, since its buffers would be, too.
-func TestWatchAfterALargeList(t *testing.T) {
-	for name, c := range map[string]struct {
-		objects, requests int
-	}{
-		"a small list": {objects: 1, requests: 1},
-		"a large list": {objects: 100, requests: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var first []step
-			for i := range c.objects {
-				first = append(first, is(fmt.Sprintf("object-%d", i), "1"))
-			}
-			first = append(first, all("5"))
-			if c.requests == 1 {
-				first = append(first, is("new", "6"))
-			}
-			s := begin(t, nil, say(first...), func(w http.ResponseWriter, r *http.Request) {
-				if got := r.URL.Query().Get("resourceVersion"); got != "5" || r.URL.Query().Has("sendInitialEvents") {
-					panic("the watch was opened at " + got)
-				}
-				say(is("new", "6"))(w, r)
-			})
-			s.Eventually(s.sink.said).Should(ContainElement("set new@6"))
-			s.Expect(s.requests).To(HaveLen(c.requests))
-			s.Expect(s.sink.present).To(HaveLen(c.objects + 1))
-			s.cancel()
-			s.Expect(s.ends()).To(Succeed())
 		})
 	}
 }
