@@ -203,8 +203,9 @@ func (s *suite) set(namespace string, settings func(clustercache.ClusterKey) (Se
 	s.settings[namespace] = settings
 }
 
-// wrap lets tests answer calls of a target.
+// wrap lets tests answer calls of a target. Each one is a cluster of its own.
 func (s *suite) wrap(key clustercache.ClusterKey, next http.RoundTripper) http.RoundTripper {
+	next = controlplane.WithIdentity(key.String(), next)
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		s.mu.Lock()
 		call := s.calls[key]
