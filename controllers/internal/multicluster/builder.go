@@ -195,7 +195,7 @@ func (b *Builder) WatchesSourceBy(objects SourceObjects, to SourceMapFunc) *Buil
 
 // Every has each target reconciled once in a period, by a request without a name. The first one comes within a period,
 // at a time of day that follows from the target's name: targets are spread, and one whose period is longer than a term
-// has its turn all the same.
+// is reconciled all the same.
 func (b *Builder) Every(period time.Duration) *Builder {
 	b.negative = period < 0
 	b.every = nil

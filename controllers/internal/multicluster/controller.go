@@ -48,7 +48,8 @@ type Controller struct {
 	following sync.Mutex
 	mu        sync.Mutex
 	targets   map[clustercache.ClusterKey]*engaged
-	leaving   map[clustercache.ClusterKey]types.UID // disengaged, with runs under way
+	leaving   map[clustercache.ClusterKey]struct{}  // disengaged, with runs under way
+	holders   map[types.UID]clustercache.ClusterKey // engaged or leaving, by the UID of the cluster
 	waiting   map[clustercache.ClusterKey]struct{}  // to be engaged when another registration of the cluster has left
 	runs      map[*time.Time]struct{}               // when those began that are under way
 	limits    sync.Map                              // int, how many may be for an engaged target, by its name
@@ -57,8 +58,8 @@ type Controller struct {
 func newController(b Builder, reconciler Reconciler) (*Controller, error) {
 	c := &Controller{
 		Builder: b, reconciler: reconciler, ready: make(chan struct{}), runs: map[*time.Time]struct{}{},
-		targets: map[clustercache.ClusterKey]*engaged{}, leaving: map[clustercache.ClusterKey]types.UID{},
-		waiting: map[clustercache.ClusterKey]struct{}{},
+		targets: map[clustercache.ClusterKey]*engaged{}, leaving: map[clustercache.ClusterKey]struct{}{},
+		holders: map[types.UID]clustercache.ClusterKey{}, waiting: map[clustercache.ClusterKey]struct{}{},
 	}
 	log := b.environment.Logger
 	inner, err := controller.NewTypedUnmanaged(b.name, controller.TypedOptions[Request]{

@@ -480,7 +480,7 @@ func TestTimersOfTheirOwn(t *testing.T) {
 	periods.Store(east, 20*time.Millisecond)
 	changed(east)
 	w.Eventually(w.count(east, "")).Should(BeNumerically(">=", 3))
-	w.Expect(w.count(west, "")()).To(BeNumerically("<=", 1), "its turn may come just now")
+	w.Expect(w.count(west, "")()).To(BeNumerically("<=", 1), "its periodic run may come just now")
 	w.Expect(w.timesForgotten(west)()).To(BeZero())
 
 	periods.Store(east, time.Duration(0))

@@ -24,7 +24,7 @@ func (w *world) become(uid types.UID) {
 }
 
 // The work for a registration of a cluster begins when the last run for the former one has ended.
-func TestMC4_RegistrationsOfAClusterTakeTurns(t *testing.T) {
+func TestMC4_RegistrationsOfAClusterFollowEachOther(t *testing.T) {
 	w := newWorld(t)
 	w.become("same")
 	var holder atomic.Pointer[clustercache.ClusterKey]
@@ -38,7 +38,7 @@ func TestMC4_RegistrationsOfAClusterTakeTurns(t *testing.T) {
 		}
 		return reconcile.Result{}, nil
 	}
-	turn := make(chan clustercache.ClusterKey)
+	changes := make(chan clustercache.ClusterKey)
 	w.start(func(b *Builder) *Builder {
 		return b.For(namespaces).
 			EnabledFor(func(status clustercache.Status) bool { return status.Cluster == *holder.Load() }).
@@ -46,7 +46,7 @@ func TestMC4_RegistrationsOfAClusterTakeTurns(t *testing.T) {
 				work.Go(func() {
 					for {
 						select {
-						case key := <-turn:
+						case key := <-changes:
 							changed(key)
 						case <-ctx.Done():
 							return
@@ -63,9 +63,9 @@ func TestMC4_RegistrationsOfAClusterTakeTurns(t *testing.T) {
 
 	t.Log("the other one holds the cluster now")
 	holder.Store(&west)
-	turn <- west
-	turn <- east
-	turn <- west // it is followed when this is taken
+	changes <- west
+	changes <- east
+	changes <- west // it is followed when this is taken
 	w.Expect(w.clusters.Watches(west)).To(BeEmpty(), "a run for the first one is under way")
 	end()
 	w.Eventually(func() any { return w.clusters.Watches(west) }).Should(HaveLen(1))

@@ -57,8 +57,8 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	}
 	switch {
 	case e == nil && (!wanted || !connected || leaving || ctx.Err() != nil):
-		c.forgetTurn(key)
-	case e == nil && !c.hasTurn(status):
+		c.stopWaiting(key)
+	case e == nil && !c.acquire(status):
 		// It is followed again when the other one has left.
 	case e == nil:
 		c.engage(ctx, status)
@@ -70,38 +70,25 @@ func (c *Controller) follow(ctx context.Context, key clustercache.ClusterKey) {
 	}
 }
 
-// hasTurn reports whether nothing is done any more for another registration of the cluster of a target. If something
-// is, the target waits.
-func (c *Controller) hasTurn(status clustercache.Status) bool {
+// acquire has a target hold its cluster, and reports whether it does. If another registration of the cluster holds it,
+// the target waits until that has left.
+func (c *Controller) acquire(status clustercache.Status) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.occupiedLocked(status) {
+	if c.duplicates || status.UID == "" {
+		return true
+	}
+	if holder, held := c.holders[status.UID]; held && holder != status.Cluster {
 		c.waiting[status.Cluster] = struct{}{}
 		return false
 	}
+	c.holders[status.UID] = status.Cluster
 	delete(c.waiting, status.Cluster)
 	return true
 }
 
-func (c *Controller) occupiedLocked(status clustercache.Status) bool {
-	if c.duplicates || status.UID == "" {
-		return false
-	}
-	for key, e := range c.targets {
-		if key != status.Cluster && e.uid == status.UID {
-			return true
-		}
-	}
-	for key, uid := range c.leaving {
-		if key != status.Cluster && uid == status.UID {
-			return true
-		}
-	}
-	return false
-}
-
-// forgetTurn notes that a target does not wait for another registration of its cluster.
-func (c *Controller) forgetTurn(key clustercache.ClusterKey) {
+// stopWaiting notes that a target does not wait for another registration of its cluster.
+func (c *Controller) stopWaiting(key clustercache.ClusterKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, key)
@@ -184,7 +171,7 @@ func (c *Controller) disengage(key clustercache.ClusterKey) {
 	c.mu.Lock()
 	e := c.targets[key]
 	delete(c.targets, key)
-	c.leaving[key] = e.uid
+	c.leaving[key] = struct{}{}
 	c.environment.Metrics.targets(c.name, len(c.targets))
 	c.mu.Unlock()
 	c.limits.Delete(key.String())
@@ -199,6 +186,9 @@ func (c *Controller) disengage(key clustercache.ClusterKey) {
 		}
 		c.mu.Lock()
 		delete(c.leaving, key)
+		if c.holders[e.uid] == key {
+			delete(c.holders, e.uid)
+		}
 		next := append(slices.Collect(maps.Keys(c.waiting)), key)
 		c.mu.Unlock()
 		for _, key := range next {
@@ -287,14 +277,14 @@ func (c *Controller) period(status clustercache.Status) time.Duration {
 	return max(0, c.every(status))
 }
 
-// phase is the time until a target's next turn. All turns are a period apart, and which ones they are follows from the
+// phase is the time until a target's next periodic run. All are a period apart, and when they are follows from the
 // target's name.
 func phase(key clustercache.ClusterKey, period time.Duration, now time.Time) time.Duration {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(key.String()))
-	turn := time.Duration(hash.Sum64() % uint64(period))
+	offset := time.Duration(hash.Sum64() % uint64(period))
 	passed := time.Duration(now.UnixNano()) % period
-	return (turn - passed + period) % period
+	return (offset - passed + period) % period
 }
 
 // watcher is what the cluster cache is asked for.
