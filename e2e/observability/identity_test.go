@@ -3,18 +3,7 @@
 package observability
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"strconv"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -37,73 +26,32 @@ func newCluster(t *testing.T, name string) *target {
 	return to
 }
 
-// disguise puts a proxy into the way, in whose answers kube-system has another UID. A UID has the same length in all
-// encodings.
+// disguise has the way lead to an alias of the cluster.
 func (to *target) disguise(t *testing.T) {
 	t.Helper()
-	g, ctx := NewWithT(t), context.Background()
+	g := NewWithT(t)
 	system := &corev1.Namespace{}
-	g.Expect(home.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
-	known, own := []byte(system.UID), []byte(uuid.NewUUID())
-	backend, err := url.Parse(home.Host())
+	g.Expect(home.Client.Get(context.Background(), client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
+	alias, err := testbed.StartAlias(home.RESTConfig(), system.UID, uuid.NewUUID())
 	g.Expect(err).NotTo(HaveOccurred())
-	kubeconfig, err := home.ServiceAccountKubeconfig(ctx, metav1.NamespaceSystem, "default", long)
-	g.Expect(err).NotTo(HaveOccurred())
-	authorities := x509.NewCertPool()
-	testbed.Rewrite(kubeconfig, func(config *testbed.KubeConfig) {
-		for _, c := range config.Clusters {
-			authorities.AppendCertsFromPEM(c.CertificateAuthorityData)
-		}
-	})
-
-	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(backend)
-			r.Out.Host = ""
-			if isSystem(r.Out.URL.Path) {
-				r.Out.Header.Del("Accept-Encoding") // so that it comes in the clear
-			}
-		},
-		Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
-		},
-		FlushInterval: -1,
-		ModifyResponse: func(response *http.Response) error {
-			if !isSystem(response.Request.URL.Path) {
-				return nil
-			}
-			content, err := io.ReadAll(response.Body)
-			if err != nil {
-				return err //nolint:wrapcheck // it is logged
-			}
-			response.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(content, known, own)))
-			response.Header.Set("Content-Length", strconv.Itoa(len(content)))
-			return nil
-		},
-	})
-	server.EnableHTTP2 = true
-	server.StartTLS()
-	to.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	to.alias = alias
 	to.way.stop()
-	to.way, err = startProxy(strings.TrimPrefix(server.URL, "https://"))
+	to.way, err = startProxy(alias.Address())
+	waysMu.Lock()
+	aliases = append(aliases, alias)
+	waysMu.Unlock()
 	g.Expect(err).NotTo(HaveOccurred())
 	keep(to.way)
-	waysMu.Lock()
-	defer waysMu.Unlock()
-	disguises = append(disguises, server)
 }
-
-// isSystem tells whether the namespace is asked for that identifies a cluster.
-func isSystem(path string) bool { return path == "/api/v1/namespaces/"+metav1.NamespaceSystem }
 
 // lead is a kubeconfig that leads through the way.
 func (to *target) lead(kubeconfig []byte) []byte {
+	if to.alias != nil {
+		kubeconfig = to.alias.Through(kubeconfig)
+	}
 	return testbed.Rewrite(kubeconfig, func(config *testbed.KubeConfig) {
 		for _, c := range config.Clusters {
 			c.Server = "https://" + to.way.listener.Addr().String()
-			if to.authority != nil {
-				c.CertificateAuthorityData = to.authority
-			}
 		}
 	})
 }

@@ -5,7 +5,6 @@ package observability
 import (
 	"context"
 	"fmt"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -71,7 +70,7 @@ var (
 	began          time.Time
 	waysMu         sync.Mutex
 	ways           []*proxy // of all targets
-	disguises      []*httptest.Server
+	aliases        []*testbed.Alias
 )
 
 func TestMain(m *testing.M) {
@@ -136,9 +135,8 @@ func play(m *testing.M) (int, error) {
 	for _, way := range ways {
 		way.stop()
 	}
-	for _, server := range disguises {
-		server.CloseClientConnections()
-		server.Close()
+	for _, alias := range aliases {
+		alias.Stop()
 	}
 	if code != 0 {
 		fmt.Fprintf(os.Stderr, "the log of the hub ends with:\n%s\n", hub.LogTail())
@@ -159,7 +157,7 @@ func startHub(ctx context.Context, config string) (*testbed.Process, error) {
 type target struct {
 	namespace, name string
 	way             *proxy
-	authority       []byte // of the certificate at the end of the way, if it is not the cluster's
+	alias           *testbed.Alias // at the end of the way; nil for the cluster itself
 }
 
 // newTarget registers a target and waits until it is connected.
