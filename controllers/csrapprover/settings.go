@@ -45,19 +45,16 @@ func SettingsOf(own *hubv1alpha1.CSRApproverController) (settings Settings, on b
 	}, true
 }
 
-// Validate tells whether the settings can be those of a target with a home namespace, which is empty for a target that
-// is not registered in the source. With others, nothing is approved or denied.
+// Validate tells whether Machines can be looked for where the settings have them, for a target with a home namespace,
+// which is empty for a target that is not registered in the source. If not, nothing is approved or denied. What else can
+// be wrong with settings has been found by whoever read them (hubv1alpha1.TargetControllers.Faults).
 func (s Settings) Validate(home string) error {
 	switch {
 	case s.MachineNamespace != "" && s.MachineNamespace != home:
 		return fmt.Errorf("machineNamespace is %q, but has to be the home namespace of the target, %q",
 			s.MachineNamespace, home)
-	case s.MachineNamespace != "" && s.WithoutMachines:
-		return errors.New("machineNamespace is set, although Machines are not to be asked for")
 	case home == "" && !s.WithoutMachines:
 		return errors.New("the target has no home namespace in which Machines could be looked for")
-	case s.MigrationUser && s.WithoutMachines:
-		return errors.New("the label of a Machine identifies the migration user, but Machines are not to be asked for")
 	}
 	return nil
 }

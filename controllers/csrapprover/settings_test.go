@@ -14,16 +14,14 @@ func TestCSR24_Settings(t *testing.T) {
 		home     string
 		fault    string
 	}{
-		"default":                      {Settings{}, "a", ""},
-		"the home namespace":           {Settings{MachineNamespace: "a"}, "a", ""},
-		"a foreign namespace":          {Settings{MachineNamespace: "b"}, "a", "has to be the home namespace"},
-		"none is asked for":            {Settings{WithoutMachines: true}, "a", ""},
-		"both":                         {Settings{WithoutMachines: true, MachineNamespace: "a"}, "a", "is set, although"},
-		"no home":                      {Settings{}, "", "no home namespace"},
-		"no home, a namespace":         {Settings{MachineNamespace: "a"}, "", "has to be the home namespace"},
-		"no home, none is asked for":   {Settings{WithoutMachines: true}, "", ""},
-		"migration":                    {Settings{MigrationUser: true}, "a", ""},
-		"migration, none is asked for": {Settings{MigrationUser: true, WithoutMachines: true}, "a", "migration user"},
+		"default":                    {Settings{}, "a", ""},
+		"the home namespace":         {Settings{MachineNamespace: "a"}, "a", ""},
+		"a foreign namespace":        {Settings{MachineNamespace: "b"}, "a", "has to be the home namespace"},
+		"none is asked for":          {Settings{WithoutMachines: true}, "a", ""},
+		"no home":                    {Settings{}, "", "no home namespace"},
+		"no home, a namespace":       {Settings{MachineNamespace: "a"}, "", "has to be the home namespace"},
+		"no home, none is asked for": {Settings{WithoutMachines: true}, "", ""},
+		"migration":                  {Settings{MigrationUser: true}, "a", ""},
 	}
 	for name, test := range tests {
 		t.Run("CSR-24 "+name, func(t *testing.T) {

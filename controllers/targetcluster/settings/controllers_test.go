@@ -148,6 +148,11 @@ func TestControllersOfATarget(t *testing.T) {
 				Enabled: ptr.To(true), WithoutMachines: ptr.To(true), MachineNamespace: ptr.To("shoot"),
 			}},
 		}, collect(12 * time.Hour), "spec.controllers.csrApprover.machineNamespace: Invalid value: \"shoot\"", true},
+		"a user whom a Machine identifies, and nobody to ask for them": {shoot, "", &hubv1alpha1.TargetClusterSpec{
+			Controllers: &hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
+				Enabled: ptr.To(true), WithoutMachines: ptr.To(true), MigrationUser: ptr.To(true),
+			}},
+		}, collect(12 * time.Hour), "spec.controllers.csrApprover.migrationUser: Invalid value: true", true},
 		"TR-28 tokens of another class": {shoot, "other", &hubv1alpha1.TargetClusterSpec{
 			Controllers: &hubv1alpha1.TargetControllers{
 				TokenRequestor: &hubv1alpha1.TokenRequestorController{Enabled: ptr.To(true), Class: ptr.To("garden")},
