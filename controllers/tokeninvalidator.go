@@ -57,7 +57,7 @@ func onlyLabels(class *configv1alpha1.Class) bool {
 }
 
 // warnOfHalves has an event tell each TargetCluster that has settings of its own, once it has the token invalidator
-// switched on without the webhook, that tokens stay valid all the same. For all others there is the log.
+// switched on without the webhook, that tokens stay valid. For all others there is the log.
 func (t *term) warnOfHalves(follow multicluster.FollowFunc) multicluster.FollowFunc {
 	var mu sync.Mutex
 	warned := map[clustercache.ClusterKey]bool{}

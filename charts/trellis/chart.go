@@ -48,9 +48,9 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 }
 
 // HubIdentity returns the service account of the hub in the given namespace, with its roles and bindings. The namespace
-// itself is not among them. They are all that it may need; the chart leaves out what the configured classes do not need: the
-// Secrets of some namespaces, becoming the second identity, what controllers need that no class mentions, and the Secret of
-// webhooks unless they are on.
+// itself is not among them. They are all that it may need; the chart leaves out what the configured classes do not
+// need: the Secrets of some namespaces, becoming the second identity, what controllers need that no class mentions, and
+// the Secret of webhooks unless they are on.
 func HubIdentity(namespace string) []client.Object {
 	return slices.Concat(
 		[]client.Object{serviceAccount(namespace, ServiceAccount)},

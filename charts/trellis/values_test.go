@@ -134,7 +134,9 @@ func TestNothingHasToBeSet(t *testing.T) {
 // TestGoIdentityIsWhatTheChartRenders holds what tests and the demo install against the templates.
 func TestGoIdentityIsWhatTheChartRenders(t *testing.T) {
 	g := NewWithT(t)
-	objects := render(t, `{config: {server: {webhooks: {enabled: true}}, classes: [{name: "", target: {type: Namespace}, controllers: {tokenRequestor: {}, csrApprover: {}}}, {name: seed, target: {type: Source}, namespaceSelector: {}}]}}`)
+	objects := render(t, `{config: {server: {webhooks: {enabled: true}}, classes: [
+		{name: "", target: {type: Namespace}, controllers: {tokenRequestor: {}, csrApprover: {}}},
+		{name: seed, target: {type: Source}, namespaceSelector: {}}]}}`)
 	for _, object := range append(chart.HubIdentity(release), chart.SourceIdentity(release)...) {
 		key := object.GetObjectKind().GroupVersionKind().Kind + "/" + object.GetName()
 		if ns := object.GetNamespace(); ns != "" && ns != release {
@@ -193,10 +195,14 @@ func TestValues(t *testing.T) {
 		"webhooks": {`{config: {server: {webhooks: {enabled: true}}}}`, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(of[rbacv1.Role](t, objects, "Role/trellis").Rules).To(ContainElements(
 				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-				rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"trellis-webhooks"}, Verbs: []string{"get", "update"}}))
+				rbacv1.PolicyRule{
+					APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"trellis-webhooks"},
+					Verbs: []string{"get", "update"},
+				}))
 		}},
 		"no webhooks": {``, func(t *testing.T, g *WithT, objects rendered) {
-			g.Expect(of[rbacv1.Role](t, objects, "Role/trellis").Rules).NotTo(ContainElement(HaveField("Resources", ConsistOf("secrets"))))
+			g.Expect(of[rbacv1.Role](t, objects, "Role/trellis").Rules).NotTo(ContainElement(
+				HaveField("Resources", ConsistOf("secrets"))))
 		}},
 		"CRDs, without a cluster to look at": {``, func(_ *testing.T, g *WithT, objects rendered) {
 			g.Expect(objects[targetClusterCRD].GetAnnotations()).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
@@ -218,7 +224,8 @@ func TestValues(t *testing.T) {
 			for key := range objects {
 				g.Expect(key).NotTo(Or(HavePrefix("PodDisruptionBudget"), HavePrefix("NetworkPolicy"), HavePrefix("Validating"), HaveSuffix("dashboard")))
 			}
-			g.Expect(deployment(t, objects).Spec.Template.Labels).To(And(HaveLen(4), HaveKeyWithValue("webhooks.hub.gardener.cloud/exclude", "true")))
+			g.Expect(deployment(t, objects).Spec.Template.Labels).To(And(HaveLen(4),
+				HaveKeyWithValue("webhooks.hub.gardener.cloud/exclude", "true")))
 		}},
 		"where pods go": {`{nodeSelector: {a: b}, tolerations: [{key: c}], affinity: {nodeAffinity: {}}, topologySpreadConstraints: [{topologyKey: rack, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {}}]}`, func(t *testing.T, g *WithT, objects rendered) {
 			spec := deployment(t, objects).Spec.Template.Spec

@@ -46,8 +46,8 @@ func SettingsOf(own *hubv1alpha1.CSRApproverController) (settings Settings, on b
 }
 
 // Validate tells whether Machines can be looked for where the settings have them, for a target with a home namespace,
-// which is empty for a target that is not registered in the source. If not, nothing is approved or denied. What else can
-// be wrong with settings has been found by whoever read them (hubv1alpha1.TargetControllers.Faults).
+// which is empty for a target that is not registered in the source. If not, nothing is approved or denied. All other
+// faults are those of hubv1alpha1.TargetControllers.Faults, with which a target has no approver.
 func (s Settings) Validate(home string) error {
 	switch {
 	case s.MachineNamespace != "" && s.MachineNamespace != home:

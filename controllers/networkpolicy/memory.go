@@ -182,25 +182,26 @@ func (m *memories) forget(cluster clustercache.ClusterKey) {
 	delete(m.all, cluster)
 }
 
-// absencePause is for how long discovery has to say that a target does not have a kind any more until that counts. An
-// API server that has just started may not know custom resources yet, and what is said to be gone would cost all
-// policies that follow from it.
+// absencePause is how long discovery has to report that a target does not have a kind any more before that counts. An
+// API server that has just started may not know custom resources yet, and all policies that follow from them would be
+// deleted.
 const absencePause = time.Minute
 
 // presence is what is remembered of a kind that targets may do without.
 type presence struct {
-	there bool      // it was, and is not known to be gone
-	since time.Time // when discovery first said that it is gone; zero if it does not
+	there bool      // the target had it, and is not known not to have it any more
+	since time.Time // when discovery first reported that it is gone; zero if it does not
 }
 
-// seen notes that a kind is there.
+// seen notes that a target has a kind.
 func (m *memory) seen(objects *multicluster.Objects) {
 	m.presenceMu.Lock()
 	defer m.presenceMu.Unlock()
 	m.presence[objects] = presence{there: true}
 }
 
-// doubted notes that it is not known whether a kind is there. What discovery said before is to be said again.
+// doubted notes that it is not known whether a target has a kind. The pause begins anew when discovery reports that it
+// has not.
 func (m *memory) doubted(objects *multicluster.Objects) {
 	m.presenceMu.Lock()
 	defer m.presenceMu.Unlock()
@@ -209,7 +210,8 @@ func (m *memory) doubted(objects *multicluster.Objects) {
 	}
 }
 
-// absent notes that discovery says that a kind is not there. It returns for how much longer that does not count.
+// absent notes that discovery reports that a target does not have a kind. It returns for how much longer that does not
+// count.
 func (m *memory) absent(objects *multicluster.Objects, now time.Time) time.Duration {
 	m.presenceMu.Lock()
 	defer m.presenceMu.Unlock()

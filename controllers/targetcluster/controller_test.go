@@ -358,7 +358,8 @@ func testDuplicatesElsewhere(t *testing.T, h *hub) {
 		h.clusters.Emit(key, clustercache.EventConnected)
 	}
 	connect(a, "api")
-	h.eventually(g, a, SatisfyAll(haveCondition("Ready", "True", "Ready"), HaveField("Status.ClusterUIDSince", Not(BeNil()))))
+	h.eventually(g, a, SatisfyAll(haveCondition("Ready", "True", "Ready"),
+		HaveField("Status.ClusterUIDSince", Not(BeNil()))))
 	connect(stranger, "evil") // later: whoever claims a UID first holds it
 	isDuplicate := SatisfyAll(haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"),
 		haveMessage("DuplicateRegistration", "one in another namespace"),

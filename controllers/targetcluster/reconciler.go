@@ -249,7 +249,8 @@ func (r *reconciler) observe(ctx context.Context, tc *hubv1alpha1.TargetCluster,
 		paused:     tc.Spec.Paused,
 	})
 	o.others, o.elsewhereToo = r.sameCluster(key, status)
-	o.holder = r.holderBefore(key, cmp.Or(tc.Status.ClusterUID, status.UID)) //nolint:contextcheck // it reads a cache in memory
+	//nolint:contextcheck // it reads a cache in memory
+	o.holder = r.holderBefore(key, cmp.Or(tc.Status.ClusterUID, status.UID))
 	if known := tc.Status.ClusterUID; known != "" && o.connected() && status.UID != known &&
 		!identity.Confirmed(status.Annotations, status.UID) {
 		o.conflict = identity.Changed(known, status.UID)

@@ -322,8 +322,8 @@ func TestAHubThatHasJustStartedSaysNothingAtFirst(t *testing.T) {
 	g.Expect(o.tooEarly(&reported)).To(BeZero(), "it takes long")
 }
 
-// TestANewRegistrationIsNotOneThatTheHubStoppedWatching: the term began long before the registration, whose first attempt
-// to connect is under way.
+// TestANewRegistrationIsNotOneThatTheHubStoppedWatching: the term began long before the registration, whose first
+// attempt to connect is under way.
 func TestANewRegistrationIsNotOneThatTheHubStoppedWatching(t *testing.T) {
 	g := NewWithT(t)
 	first := func(after time.Duration) func(*observation) {
@@ -346,6 +346,10 @@ func TestANewRegistrationIsNotOneThatTheHubStoppedWatching(t *testing.T) {
 func TestSignOfWork(t *testing.T) {
 	at := func(seconds int) time.Time { return now.Add(time.Duration(seconds) * time.Second) }
 	began, watched := now.Add(-time.Minute), now.Add(-time.Hour)
+	connectingSince := func(seconds int) clustercache.Status {
+		return clustercache.Status{State: clustercache.StateConnecting, Since: at(seconds)}
+	}
+	unprobed := clustercache.HealthCheckingState{}
 	tests := map[string]struct {
 		status  clustercache.Status
 		health  clustercache.HealthCheckingState
@@ -357,9 +361,9 @@ func TestSignOfWork(t *testing.T) {
 		"the next attempt is settled":            {clustercache.Status{State: clustercache.StateDisconnected, Since: at(-900), NextAttempt: at(4)}, clustercache.HealthCheckingState{LastProbeTime: at(-1)}, watched, at(4)},
 		"a refused registration needs no work":   {clustercache.Status{State: clustercache.StateRefused, Since: at(-900)}, clustercache.HealthCheckingState{}, watched, now},
 		"nor does one that is gone":              {clustercache.Status{State: clustercache.StateDraining, Since: at(-900)}, clustercache.HealthCheckingState{}, watched, now},
-		"nothing yet, but a predecessor's":       {clustercache.Status{State: clustercache.StateConnecting, Since: at(-58)}, clustercache.HealthCheckingState{}, watched, watched},
-		"nothing yet, and no predecessor's":      {clustercache.Status{State: clustercache.StateConnecting, Since: at(-58)}, clustercache.HealthCheckingState{}, time.Time{}, began},
-		"nothing yet, and registered since":      {clustercache.Status{State: clustercache.StateConnecting, Since: at(-1)}, clustercache.HealthCheckingState{}, watched, at(-1)},
+		"nothing yet, but a predecessor's":       {connectingSince(-58), unprobed, watched, watched},
+		"nothing yet, and no predecessor's":      {connectingSince(-58), unprobed, time.Time{}, began},
+		"nothing yet, and registered since":      {connectingSince(-1), unprobed, watched, at(-1)},
 		"an attempt that hangs after a failure":  {clustercache.Status{State: clustercache.StateDisconnected, Since: at(-900), NextAttempt: at(-300)}, clustercache.HealthCheckingState{LastProbeTime: at(-301)}, watched, at(-300)},
 		"a probe that hangs on a connected peer": {clustercache.Status{State: clustercache.StateConnected, Since: at(-900)}, clustercache.HealthCheckingState{LastProbeTime: at(-301)}, watched, at(-301)},
 	}

@@ -93,8 +93,9 @@ func connectivity() dashboard {
 				},
 				{
 					kind: timeseries, title: "Watches", unit: "short",
-					description: "Watches of one replica in all targets: those with a complete list, those of kinds that a target may do without and does (absent), and those that are incomplete.",
-					queries:     []query{{expr: `max by (state) (trellis_clustercache_watches)`, legend: "{{state}}"}},
+					description: "Watches of one replica in all targets: those with a complete list, those of kinds that a " +
+						"target may do without and does (absent), and those that are incomplete.",
+					queries: []query{{expr: `max by (state) (trellis_clustercache_watches)`, legend: "{{state}}"}},
 				},
 			}},
 			{title: "Requests", panels: []panel{

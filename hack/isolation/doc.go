@@ -14,7 +14,7 @@
 // have a Machine that the other one lacks.
 //
 // A step says when the hub has done what follows from it, and the next one of the same target waits for that; steps of
-// the other target do not. What controllers do that look at a target from time to time is awaited after the last step.
+// the other target do not. What controllers do that poll a target is awaited after the last step.
 // So what a program leads to does not depend on how quick the hub is. Calls are compared without what is different each
 // time: identities, versions, times, tokens and the names of the namespaces.
 //

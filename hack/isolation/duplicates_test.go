@@ -87,9 +87,9 @@ func (t *tale) apply(name string) {
 	t.Expect(applied()).NotTo(Succeed())
 }
 
-// MC-4 Of two registrations of one cluster the controllers work for the first one, whatever becomes of the hub and
-// whoever claims to be the cluster, until it is gone. ManagedResources of both are applied, and the second one says why
-// nothing works for it.
+// MC-4 Of two registrations of one cluster the controllers work for the first one until it is gone, also after the hub
+// was restarted or replaced, and when another server claims the UID of the cluster. ManagedResources of both are
+// applied, and a condition of the second one explains why controllers do not work for it.
 func TestMC4_TwoRegistrationsOfOneCluster(t *testing.T) {
 	b := start(t)
 	first := b.tell(0)[0]

@@ -20,7 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/tokeninvalidator"
 )
 
-// transient marks what is deleted, or changed for good, by controllers that look from time to time.
+// transient marks what controllers that poll delete or change.
 const transient = "isolation.example.com/transient"
 
 // staleTimeout is one that the care controller does not leave to a webhook.
@@ -70,7 +70,7 @@ func harmful(m *model, _ *rand.Rand) step {
 	}}
 }
 
-// calm returns an error as long as something is left that controllers find when they look from time to time.
+// calm returns an error as long as something is left for controllers that poll.
 func calm(ctx context.Context, s *stage) error {
 	pods := &corev1.PodList{}
 	err := s.Client.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem),
@@ -78,8 +78,8 @@ func calm(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	for _, pod := range pods.Items {
-		return fmt.Errorf("%s is still there", pod.Name)
+	if len(pods.Items) > 0 {
+		return fmt.Errorf("%s still exists", pods.Items[0].Name)
 	}
 	hooks := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
 	if err := s.Client.List(ctx, hooks, client.HasLabels{transient}); err != nil {
@@ -93,7 +93,7 @@ func calm(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// rest returns an error as long as controllers that look from time to time have something to do.
+// rest returns what returns an error as long as controllers that poll have something to do.
 func (m *model) rest() func(context.Context, *stage) error {
 	garbage := collected(m.kept)
 	return func(ctx context.Context, s *stage) error {
@@ -135,8 +135,8 @@ func static(m *model, random *rand.Rand) step {
 	}
 }
 
-// unspread adds a workload that nobody is to spread anew: its namespace does not have the label for it. How often one
-// is that has the label follows from how quickly Nodes come and go.
+// unspread adds a workload that is not to be spread anew, since its namespace does not have the label for that. How
+// often one with the label is spread depends on how quickly Nodes come and go.
 func unspread(m *model, _ *rand.Rand) step {
 	name := m.next("workload")
 	return step{text: name + " comes", do: func(ctx context.Context, s *stage) error {

@@ -170,18 +170,6 @@ func TestPagesAgreeOnMemory(t *testing.T) {
 	}
 }
 
-// TestNothingIsPromised: webhooks are the part of a resource manager that a hub does not have yet.
-func TestNothingIsPromised(t *testing.T) {
-	if _, err := os.Stat(filepath.Join(root, "webhooks")); err == nil {
-		t.Skip("there are webhooks")
-	}
-	promise := regexp.MustCompile(`takes? the place of (one|a|the) (such|resource) manager`)
-	for _, file := range pages(t) {
-		text := strings.Join(strings.Fields(read(t, file)), " ")
-		NewWithT(t).Expect(promise.FindString(text)).To(BeEmpty(), "%s promises too much", file)
-	}
-}
-
 // TestPagesPromiseColumnsThatThereAre: a page that names columns of kubectl is right.
 func TestPagesPromiseColumnsThatThereAre(t *testing.T) {
 	g := NewWithT(t)

@@ -17,15 +17,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Alias is an API server that has another UID than the cluster behind it, and is the same one in all else. Targets that
-// share a control plane are different clusters by it. It passes tokens on, and no certificates of clients.
+// Alias is an API server that has another UID than the cluster behind it, so that targets with one control plane are
+// different clusters. In all else it is the same one. It passes tokens on, and no certificates of clients.
 type Alias struct {
 	server *httptest.Server
 	ca     []byte
 }
 
-// StartAlias starts an alias of the cluster with a configuration. known is the UID that the cluster has, and uid the one
-// that it is given; both have the same length.
+// StartAlias starts an alias of the cluster with a configuration. known is the UID of the cluster, and uid that of the
+// alias; both have the same length.
 func StartAlias(config *rest.Config, known, uid types.UID) (*Alias, error) {
 	if len(known) != len(uid) {
 		return nil, fmt.Errorf("the UID %s of an alias is not as long as %s", uid, known)
@@ -81,7 +81,7 @@ func (a *Alias) Through(kubeconfig []byte) []byte {
 	})
 }
 
-// Stop ends it.
+// Stop ends the alias with its connections.
 func (a *Alias) Stop() {
 	a.server.CloseClientConnections()
 	a.server.Close()

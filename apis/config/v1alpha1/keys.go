@@ -32,7 +32,7 @@ var foreign = map[string]string{
 	"controllers.tokenInvalidator":               ofClasses,
 	"controllers.tokenRequestor":                 ofClasses,
 	"controllers.tokenValidator":                 ofClasses,
-	"server.webhooks.tls":                        "the hub has its certificate in a Secret, see server.webhooks.certificates",
+	"server.webhooks.tls":                        certificateInSecret,
 	"sourceClientConnection.acceptContentTypes":  "the hub chooses content types itself",
 	"sourceClientConnection.cacheResyncPeriod":   "caches are never resynchronised, they follow watches",
 	"sourceClientConnection.contentType":         "the hub chooses content types itself",
@@ -49,6 +49,8 @@ var foreign = map[string]string{
 }
 
 const (
+	certificateInSecret = "the hub has its certificate in a Secret, see server.webhooks.certificates"
+
 	ofClasses      = "each class says what works in its targets, see classes[].controllers"
 	ofWebhooks     = "each class says which webhooks its targets have, see classes[].webhooks"
 	ofNodes        = "the key is called nodeCriticalComponents now, and each class has it, see classes[].controllers"

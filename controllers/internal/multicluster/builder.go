@@ -227,8 +227,8 @@ func (b *Builder) EnabledFor(enabled func(clustercache.Status) bool) *Builder {
 }
 
 // InDuplicates has the controller work for all registrations of a cluster. By default it works for one at a time, by
-// the UID of the cluster: another one that is enabled waits until nothing is done for that one any more. Which one it
-// is, EnabledFor has to say.
+// the UID of the cluster, which EnabledFor has to select: another one that is enabled waits until the last run for that
+// one has ended.
 func (b *Builder) InDuplicates() *Builder {
 	b.duplicates = true
 	return b

@@ -25,8 +25,8 @@
 // that is down stays engaged; its requests are parked when a worker comes to them, and return when it is connected, so
 // it costs no worker and no retries. When a target went back in time, everything is reconciled once more.
 //
-// It works for one registration of a cluster at a time, by the UID of the cluster. For which one of several is what
-// EnabledFor says; what this package sees to is that the next one waits for the last run of the former.
+// It works for one registration of a cluster at a time, by the UID of the cluster. EnabledFor decides for which one of
+// several. This package has the next one wait until the last run for the former has ended.
 //
 // The queue is fair between namespaces, then targets (package fairqueue), and bounds how many requests of one target
 // are worked on at a time. A run has a deadline. Its Target is bound to the connection that there was when it began:

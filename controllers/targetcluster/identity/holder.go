@@ -21,7 +21,7 @@ import (
 type Claim struct {
 	UID   types.UID
 	Since time.Time
-	// Released says that the registration is gone: the claim is there for the sake of what is left in the target.
+	// Released is true if the registration is gone. Its TargetCluster stays until nothing is left in the target.
 	Released bool
 }
 
@@ -78,7 +78,7 @@ func (h *Holders) Register(ctx context.Context) error {
 	return nil
 }
 
-// Of returns who holds the cluster with a UID; false if nobody does, or that is not known.
+// Of returns the holder of the cluster with a UID; false if there is none, or that is not known.
 func (h *Holders) Of(uid types.UID) (holder clustercache.ClusterKey, held bool) {
 	if h == nil || uid == "" {
 		return holder, false
@@ -105,8 +105,8 @@ func before(a Claim, aKey clustercache.ClusterKey, b Claim, bKey clustercache.Cl
 }
 
 // Holds reports whether controllers may work for a target. tc is its TargetCluster, nil if it has none; of target,
-// Cluster and UID are looked at. A registration has to wait until its TargetCluster says which cluster it is: whoever
-// begins to work before that cannot be told from another one that does the same.
+// Cluster and UID are looked at. A registration has to wait until its TargetCluster has the UID of the cluster: before
+// that, controllers could begin for two registrations at once.
 func (h *Holders) Holds(target clustercache.Status, tc *hubv1alpha1.TargetCluster) bool {
 	if h == nil || target.Cluster.Namespace == "" {
 		return true
@@ -130,8 +130,8 @@ func (h *Holders) Claimants(uid types.UID) (keys []clustercache.ClusterKey) {
 	return keys
 }
 
-// After returns the given time, or the first one after all claims to a cluster if that is later: a clock that goes
-// back, or that of another replica, makes nobody the first.
+// After returns the given time, or the first one after all claims to a cluster if that is later: which claim is the
+// first does not depend on clocks that go back, or differ between replicas.
 func (h *Holders) After(uid types.UID, now time.Time) metav1.MicroTime {
 	now = now.Truncate(time.Microsecond)
 	if h != nil {
@@ -147,7 +147,7 @@ func (h *Holders) After(uid types.UID, now time.Time) metav1.MicroTime {
 // claimants are the TargetClusters with a UID. They belong to the informer.
 func (h *Holders) claimants(uid types.UID) []hubv1alpha1.TargetCluster {
 	list := &hubv1alpha1.TargetClusterList{}
-	// The answer comes from memory. While there is none, nobody holds anything, and no controller works.
+	// The informer answers from memory. If it fails, no registration holds its cluster, and no controller works.
 	err := h.informers.List(context.Background(), list, client.MatchingFields{uidField: string(uid)},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {

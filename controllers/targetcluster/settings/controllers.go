@@ -68,8 +68,8 @@ func (s *Settings) merged(target clustercache.Status, tc *hubv1alpha1.TargetClus
 	return merged
 }
 
-// classOf returns the class whose controllers and webhooks work in a target; nil if there is none. A class that names the target is
-// preferred to the one whose name is on the registration: the operator has decided on it.
+// classOf returns the class whose controllers and webhooks work in a target; nil if there is none. A class that names
+// the target is preferred to the one whose name is on the registration: the operator has decided on it.
 func (s *Settings) classOf(target clustercache.Status) *configv1alpha1.Class {
 	var served *configv1alpha1.Class
 	for i := range s.classes {

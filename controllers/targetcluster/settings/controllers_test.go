@@ -148,7 +148,7 @@ func TestControllersOfATarget(t *testing.T) {
 				Enabled: ptr.To(true), WithoutMachines: ptr.To(true), MachineNamespace: ptr.To("shoot"),
 			}},
 		}, collect(12 * time.Hour), "spec.controllers.csrApprover.machineNamespace: Invalid value: \"shoot\"", true},
-		"a user whom a Machine identifies, and nobody to ask for them": {shoot, "", &hubv1alpha1.TargetClusterSpec{
+		"a user whom Machines identify, and nobody to ask for them": {shoot, "", &hubv1alpha1.TargetClusterSpec{
 			Controllers: &hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
 				Enabled: ptr.To(true), WithoutMachines: ptr.To(true), MigrationUser: ptr.To(true),
 			}},
@@ -230,7 +230,7 @@ func TestMC4_ControllersOfARegistrationThatHoldsItsCluster(t *testing.T) {
 		return controllers.Enabled()
 	}
 	g.Expect(enabled(first, "u")).NotTo(BeEmpty())
-	g.Expect(enabled(first, "v")).To(BeEmpty(), "it is another cluster, and nothing says so yet")
+	g.Expect(enabled(first, "v")).To(BeEmpty(), "it is another cluster, which its TargetCluster does not show yet")
 	second := clustercache.ClusterKey{Namespace: "other", Name: "b"}
 	g.Expect(enabled(second, "u")).To(BeEmpty(), "it has no TargetCluster")
 	g.Expect(enabled(clustercache.ClusterKey{Name: "source"}, "u")).NotTo(BeEmpty())

@@ -13,7 +13,7 @@ import (
 )
 
 // Webhooks returns what is served for a target: webhooks that are switched on, with all their fields. Those whose
-// settings are faulty are left out. A target that is paused has the same: what it has registered goes on calling.
+// settings are faulty are left out. A paused target has the same ones, since its API server still calls them.
 func (s *Settings) Webhooks(target clustercache.Status) hubv1alpha1.TargetWebhooks {
 	return WebhooksOf(s.classes, target, s.targetCluster(target.Cluster))
 }

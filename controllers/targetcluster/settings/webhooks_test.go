@@ -84,12 +84,12 @@ func TestWebhooksOfATarget(t *testing.T) {
 		"a fault about all of them": {shoot, "", with(hubv1alpha1.TargetWebhooks{
 			Registration: &hubv1alpha1.WebhookRegistration{Scope: ptr.To(hubv1alpha1.WebhookScope("x"))},
 		}), hubv1alpha1.TargetWebhooks{}, `spec.webhooks.registration.scope: Unsupported value: "x"`},
-		"paused: what is registered goes on calling": {shoot, "", &hubv1alpha1.TargetClusterSpec{Paused: true},
+		"paused: what is registered is still called": {shoot, "", &hubv1alpha1.TargetClusterSpec{Paused: true},
 			mount(7200, fail), ""},
 		"a class that writes nothing": {shoot, "plan", with(hubv1alpha1.TargetWebhooks{
 			TokenInvalidator: &hubv1alpha1.Webhook{Enabled: ptr.To(true)},
 		}), hubv1alpha1.TargetWebhooks{}, ""},
-		"a class that nobody knows": {shoot, "unknown", with(hubv1alpha1.TargetWebhooks{
+		"an unknown class": {shoot, "unknown", with(hubv1alpha1.TargetWebhooks{
 			TokenInvalidator: &hubv1alpha1.Webhook{Enabled: ptr.To(true)},
 		}), hubv1alpha1.TargetWebhooks{}, ""},
 		"the source has the class with webhooks": {clustercache.ClusterKey{Name: "source"}, "", nil,

@@ -48,8 +48,8 @@ var switchedOn = []switched{
 	{name: "care", setting: "care: {enabled: true}", verb: "list", resource: webhookKinds[0], least: 1},
 }
 
-// looking is the time between two looks of the controllers that look at targets in periods, by default.
-const looking = time.Minute
+// polling is the time between two looks of the controllers that poll targets, by default.
+const polling = time.Minute
 
 // webhookKinds are the configurations of webhooks.
 var webhookKinds = []string{
@@ -57,15 +57,14 @@ var webhookKinds = []string{
 	"validatingwebhookconfigurations.admissionregistration.k8s.io",
 }
 
-// poll is what a look at a target asks for, and at most how often.
+// poll is a request of controllers that poll targets, and how often there is one in a look at most.
 type poll struct {
 	verb, resource string
 	most           int
 }
 
-// polls are all of them.
+// polls are all of them but lists of pods, which are judged with those of the garbage collector.
 var polls = []poll{
-	{"list", "pods", 1},
 	{"list", webhookKinds[0], 1},
 	{"list", webhookKinds[1], 1},
 	{"list", "customresourcedefinitions.apiextensions.k8s.io", 1},
@@ -250,7 +249,7 @@ func judgeControllers(step *figures.Step, counts journal.Counts, targets int, le
 	step.Add("tokens requested", float64(counts.Where(tokens).Sum().Requests), "").Exactly(0).Strictly()
 
 	passes := float64(targets) * (1 + length.Hours()/collecting.Hours())
-	periods := float64(targets) * (2 + float64(length/looking))
+	periods := float64(targets) * (2 + float64(length/polling))
 	for _, kind := range collected {
 		listed := counts.Where(func(c journal.Count) bool { return c.Verb == "list" && c.Resource == kind })
 		n, most := float64(listed.Sum().Requests), passes
@@ -263,9 +262,6 @@ func judgeControllers(step *figures.Step, counts journal.Counts, targets int, le
 	for _, poll := range polls {
 		asked := counts.Where(func(c journal.Count) bool { return c.Verb == poll.verb && c.Resource == poll.resource })
 		n, most := float64(asked.Sum().Requests), periods*float64(poll.most)
-		if poll.resource == "pods" {
-			continue // see above
-		}
 		step.Add("looks at targets: "+poll.verb+" "+poll.resource, n, "").
 			Holds(fmt.Sprintf("<= %.0f", most), n <= most).Strictly()
 	}

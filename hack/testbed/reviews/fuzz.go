@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/webhooks/admission"
 )
 
-// Fuzz sends whatever comes to a webhook, beginning with some objects in YAML. It must not panic, and a patch has to
-// fit what was sent. The kind of a request is that of the first object.
+// Fuzz sends random documents to a webhook, beginning with some objects in YAML. It must not panic, and a patch has to
+// fit the document. The kind of a request is that of the first object.
 func (c Target) Fuzz(f *testing.F, w admission.Webhook, objects ...string) {
 	f.Helper()
 	kind := c.Request(f, objects[0]).Kind

@@ -35,7 +35,8 @@ type Target struct {
 	Resource metav1.GroupVersionResource
 }
 
-// Webhooks are settings with defaults. The YAML is that of spec.webhooks of a TargetCluster, its braces can be left out.
+// Webhooks are settings with defaults. The YAML is that of spec.webhooks of a TargetCluster, whose braces can be left
+// out.
 func Webhooks(t testing.TB, settings string) (w hubv1alpha1.TargetWebhooks) {
 	t.Helper()
 	if !strings.HasPrefix(settings, "{") {
