@@ -10,7 +10,7 @@ import (
 )
 
 // The periodic runs of a target are at the same times whenever the controller was started.
-func TestTurnsDoNotDependOnTheStart(t *testing.T) {
+func TestPeriodicRunsDoNotDependOnTheStart(t *testing.T) {
 	g := NewWithT(t)
 	key := clustercache.ClusterKey{Namespace: "shoot--foo--bar", Name: "bar"}
 	const period = 12 * time.Hour
