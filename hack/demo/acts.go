@@ -61,6 +61,7 @@ func (w *world) show(ctx context.Context) error {
 		{"A token is rotated", w.tokenIsRotated},
 		{"A component asks for a token", w.tokenIsRequested},
 		{"A node joins a target", w.nodeJoins},
+		{"Pods get what their target's settings say", w.podsAreChanged},
 		{"A ManagedResource is removed", w.resourceIsRemoved},
 	} {
 		w.act(act.name)
@@ -77,8 +78,11 @@ func (w *world) show(ctx context.Context) error {
 
 func (w *world) hubStarts(ctx context.Context) error {
 	began := time.Now()
-	var err error
-	if w.hub, err = testbed.StartProcess(ctx, w.binary, w.dir, w.source, file("config.yaml")); err != nil {
+	config, err := hubConfig()
+	if err != nil {
+		return err
+	}
+	if w.hub, err = testbed.StartProcess(ctx, w.binary, w.dir, w.source, config); err != nil {
 		return err
 	}
 	w.measured(time.Since(began), "it is ready, as service account %s/%s of the source cluster", testbed.HubNamespace,

@@ -198,6 +198,9 @@ func (w *world) end(ctx context.Context) error {
 		return fmt.Errorf("the hub has ended and %s still holds its Lease", *holder)
 	}
 	w.measured(took, "the hub has ended in order and given back its Lease")
+	if err := w.podsStartWithoutTheHub(ctx); err != nil {
+		return err
+	}
 	w.abandon()
 	if err := os.RemoveAll(w.dir); err != nil {
 		return fmt.Errorf("removing files: %w", err)

@@ -32,14 +32,28 @@ const (
 	portAttempts = 3
 )
 
-// endpoints complete a configuration by what only a start knows.
-const endpoints = `
+// connection and endpoints complete a configuration by what only a start knows.
+const (
+	connection = `
 sourceClientConnection:
   kubeconfig: %s
+`
+	endpoints = `
 server:
   healthProbes: {bindAddress: 127.0.0.1, port: %d}
   metrics: {bindAddress: 127.0.0.1, port: %d}
 `
+)
+
+// complete adds connection and endpoints to a configuration, which may have more in its section server.
+func complete(config, kubeconfigFile string, probes, metrics int) string {
+	config = "\n" + config + fmt.Sprintf(connection, strconv.Quote(kubeconfigFile))
+	own := fmt.Sprintf(endpoints, probes, metrics)
+	if before, after, has := strings.Cut(config, "\nserver:\n"); has {
+		return before + own + after
+	}
+	return config + own
+}
 
 // Build builds the hub into bin/ and returns its path.
 func Build(ctx context.Context, root string) (string, error) {
@@ -76,8 +90,8 @@ type Process struct {
 }
 
 // StartProcess starts a hub on a source cluster that was prepared by InstallSource, and returns when it is ready.
-// Its files go to dir. The configuration must not have the sections that endpoints adds; targets on this machine are
-// allowed in it. The environment, as "NAME=value", is added to what the hub needs. A minute is enough unless ctx has a
+// Its files go to dir. The configuration must not have what complete adds; targets on this machine are allowed in
+// it. The environment, as "NAME=value", is added to what the hub needs. A minute is enough unless ctx has a
 // deadline of its own.
 func StartProcess(
 	ctx context.Context, binary, dir string, source *Cluster, config string, environment ...string,
@@ -99,7 +113,7 @@ func StartProcess(
 			return nil, err
 		}
 		configFile := filepath.Join(dir, "config.yaml")
-		content := config + fmt.Sprintf(endpoints, strconv.Quote(kubeconfigFile), ports[0], ports[1])
+		content := complete(config, kubeconfigFile, ports[0], ports[1])
 		if err := os.WriteFile(configFile, []byte(content), 0o600); err != nil {
 			return nil, fmt.Errorf("configuration of the hub: %w", err)
 		}
