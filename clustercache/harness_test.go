@@ -240,7 +240,7 @@ func startStrictly(t testing.TB, options Options) *hub {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	h := &hub{WithT: NewWithT(t), t: t, secrets: newSecrets()}
-	h.SetDefaultEventuallyTimeout(patience)
+	h.SetDefaultEventuallyTimeout(2 * time.Minute)
 	h.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	h.SetDefaultConsistentlyDuration(500 * time.Millisecond)
 	options.Secrets = h.secrets
