@@ -31,7 +31,7 @@ import (
 )
 
 // patience is how long tests wait for what takes milliseconds on an idle machine.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // identityPath is what probes read to identify a cluster, and leasesPath what they read of its history.
 const (
@@ -240,7 +240,7 @@ func startStrictly(t testing.TB, options Options) *hub {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	h := &hub{WithT: NewWithT(t), t: t, secrets: newSecrets()}
-	h.SetDefaultEventuallyTimeout(2 * time.Minute)
+	h.SetDefaultEventuallyTimeout(patience)
 	h.SetDefaultEventuallyPollingInterval(5 * time.Millisecond)
 	h.SetDefaultConsistentlyDuration(500 * time.Millisecond)
 	options.Secrets = h.secrets

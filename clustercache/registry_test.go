@@ -169,7 +169,7 @@ func (c *timerClock) asked(d time.Duration) func() int {
 func TestStartDoesNotWaitForWhatTakesLong(t *testing.T) {
 	b, ticks := block("hostile"), newTimerClock()
 	h := &hub{WithT: NewWithT(t), t: t, secrets: newSecrets()}
-	h.SetDefaultEventuallyTimeout(2 * time.Minute)
+	h.SetDefaultEventuallyTimeout(patience)
 	a := newAPIServer(t, newStore("uid-a"))
 	begun := max(4, runtime.GOMAXPROCS(0)) / 2 // what is read of a namespace at a time
 	var keys []ClusterKey

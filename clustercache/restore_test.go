@@ -33,7 +33,7 @@ func compareVersions(a, b string) int {
 // were made since as there had been, or more. By then, its watches could go on where they were, and would miss all
 // that came before in the new history.
 func TestRealTargetWhoseEtcdIsRestored(t *testing.T) {
-	const longer = 4 * patience // a restore, with all that two processors have to do beside
+	const longer = 2 * patience // a restore, with all that two processors have to do beside
 	for name, test := range map[string]struct {
 		cut     bool                            // the hub cannot reach the target meanwhile
 		reached func(version, seen string) bool // how far the new history is before it can
