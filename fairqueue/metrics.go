@@ -45,22 +45,24 @@ type figures struct {
 var MetricDefinitions = &metrics.Set{}
 
 var (
-	metricDepth    = MetricDefinitions.Gauge("trellis_queue_depth", "Items that wait for a worker.", "class")
-	metricDelayed  = MetricDefinitions.Gauge("trellis_queue_delayed", "Items that wait for their time.", "class")
+	metricDepth   = MetricDefinitions.Gauge("trellis_queue_depth", "Items that wait for a worker.", "class")
+	metricDelayed = MetricDefinitions.Gauge("trellis_queue_delayed", "Items that wait for their backoff or their "+
+		"next resync.", "class")
 	metricInFlight = MetricDefinitions.Gauge("trellis_queue_in_flight", "Items that are being worked on.", "class")
 	metricWaiting  = MetricDefinitions.Gauge("trellis_queue_waiting",
-		"Items that are being worked on and have given up their seat: they wait for their targets, or did.", "class")
+		"Items that are being worked on and have released their seat, because they wait for their targets, or "+
+			"did.", "class")
 	metricFlows = MetricDefinitions.Gauge(
 		"trellis_queue_flows", "Targets with items that wait or are being worked on.", "class")
 	metricOldest = MetricDefinitions.Gauge("trellis_queue_oldest_seconds",
-		"How long the item has waited that waits longest for a worker. Items that wait for others of their target are "+
-			"left out, and so is the background, such as periodic resyncs.", "class")
+		"How long the oldest item has waited for a worker. Items that wait for others of their target, and "+
+			"periodic resyncs, are excluded.", "class")
 	metricLongest = MetricDefinitions.Gauge(
-		"trellis_queue_longest_run_seconds", "How long the item has been worked on that was handed out first.", "class")
+		"trellis_queue_longest_run_seconds", "How long the oldest run has taken so far.", "class")
 	metricAdds = MetricDefinitions.Counter(
 		"trellis_queue_adds_total", "Items that became ready to be worked on, not counting those that were already.", "class")
 	metricWait = MetricDefinitions.Histogram("trellis_queue_wait_seconds",
-		"How long items waited for a worker. The background, such as periodic resyncs, is left out.",
+		"How long items waited for a worker. Periodic resyncs are excluded.",
 		prometheus.ExponentialBuckets(0.0001, 4, 12), "class") // 0.1 ms to 7 min
 )
 

@@ -17,9 +17,9 @@ var MetricDefinitions = &metrics.Set{}
 
 var (
 	metricConstraints = MetricDefinitions.Gauge("trellis_controller_care_constraints",
-		"Targets, the source included, by what was found out last about a constraint.", "constraint", "status")
+		"Targets, the source included, by the status of a constraint.", "constraint", "status")
 	metricRemedied = MetricDefinitions.Counter("trellis_controller_care_webhook_configurations_remedied_total",
-		"Configurations of webhooks in targets that were changed because they could stop the target.")
+		"Webhook configurations in targets that were changed because they could stop the target.")
 )
 
 // constraintTypes are all constraints.

@@ -18,8 +18,8 @@ var (
 	metricWaiting = MetricDefinitions.Gauge("trellis_target_nodes_waiting",
 		"Nodes of the target that have the taint of critical components.", metrics.LabelTarget)
 	metricOldest = MetricDefinitions.Gauge("trellis_target_nodes_waiting_oldest_seconds",
-		"How long the Node of the target has had the taint of critical components that has had it longest: since the time "+
-			"in the taint, if there is one, or else since the leader saw it first. Zero if there is none.",
+		"How long a Node of the target has had the taint of critical components, at most: since the time in the "+
+			"taint, or since the leader saw it first. Zero if no Node has it.",
 		metrics.LabelTarget)
 )
 

@@ -12,7 +12,7 @@ var MetricDefinitions = &metrics.Set{}
 
 var (
 	metricDecisions = MetricDefinitions.Counter("trellis_controller_csr_decisions_total",
-		"CertificateSigningRequests of targets that were decided: approved or denied, by signer.", "decision", "signer")
+		"Decisions about CertificateSigningRequests of targets: approved or denied, by signer.", "decision", "signer")
 	metricDenied = MetricDefinitions.Counter("trellis_target_certificates_denied_total",
 		"CertificateSigningRequests of the target that were denied.", metrics.LabelTarget)
 )

@@ -15,10 +15,11 @@ var MetricDefinitions = &metrics.Set{}
 
 var (
 	metricMissed = MetricDefinitions.Gauge("trellis_target_garbage_collection_missed_periods",
-		"Periods since a pass of the garbage collector could see everything in the target and delete what was garbage. "+
-			"More than one: passes fail.", metrics.LabelTarget)
+		"Periods since the last successful pass of the garbage collector in the target. More than one: passes "+
+			"fail.", metrics.LabelTarget)
 	metricCollected = MetricDefinitions.Counter("trellis_target_garbage_collected_total",
-		"ConfigMaps and Secrets of the target that were deleted because nothing referred to them.", metrics.LabelTarget)
+		"ConfigMaps and Secrets of the target that were deleted because nothing referred to them.",
+		metrics.LabelTarget)
 )
 
 // Metrics takes the figures of the controllers of all terms. Nil takes none. Make it with NewMetrics.

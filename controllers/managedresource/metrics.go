@@ -24,11 +24,14 @@ var (
 		"trellis_target_objects", "Objects that ManagedResources have in the target.", metrics.LabelTarget)
 	metricTargetDrift = MetricDefinitions.Counter(
 		"trellis_target_drift_corrections_total",
-		"Objects in the target brought back after somebody else changed or deleted them.", metrics.LabelTarget)
+		"Objects in the target that were corrected after another client had changed or deleted them.",
+		metrics.LabelTarget)
 	metricTargetOldest = MetricDefinitions.Gauge("trellis_target_queue_oldest_seconds",
-		"How long the item of the target has waited that waits longest, for a worker or for others of the target, "+
-			"without looks that are due although nothing happened.", metrics.LabelTarget)
-	metricTargetWait = MetricDefinitions.Histogram("trellis_target_queue_wait_seconds", "How long items of the target waited for a worker, but for looks that are due although nothing happened, or only say that it is lost. Only with metrics.targetHistograms.",
+		"How long the oldest item of the target has waited, for a worker or for other items of the target. "+
+			"Periodic resyncs are excluded.", metrics.LabelTarget)
+	metricTargetWait = MetricDefinitions.Histogram("trellis_target_queue_wait_seconds", "How long items of the "+
+		"target waited for a worker. Periodic resyncs, and items that only report that the target is down, "+
+		"are excluded. Only with metrics.targetHistograms.",
 		[]float64{0.001, 0.01, 0.05, 0.25, 1, 5, 30, 120}, metrics.LabelTarget)
 )
 
@@ -41,25 +44,27 @@ var (
 		"trellis_managedresources_deleting", "ManagedResources that are being deleted, by class.", "class")
 	metricDeletion = MetricDefinitions.Gauge(
 		"trellis_managedresources_deletion_oldest_seconds",
-		"How long the ManagedResource has been waiting for its deletion that has been for the longest, by class.", "class")
+		"How long the oldest deletion of a ManagedResource has taken so far, by class.", "class")
 	metricApplied = MetricDefinitions.Counter(
 		"trellis_objects_applied_total", "Objects applied to targets, by class and result.", "class", "result")
 	metricPruned = MetricDefinitions.Counter("trellis_objects_pruned_total",
-		"Objects that left an inventory, by class, why they had to (removed: no manifest names them any more; "+
-			"emptied: no manifest is left at all; deleted: with the ManagedResource; transferred: to another class; "+
-			"moved: to another target) and what became of them.",
+		"Objects that left an inventory, by class, cause (removed: no manifest contains them; emptied: no "+
+			"manifest is left; deleted: with the ManagedResource; transferred: to another class; moved: to "+
+			"another target) and result.",
 		"class", "cause", "result")
 	metricDrift = MetricDefinitions.Counter("trellis_drift_corrections_total",
-		"Objects in targets brought back after somebody else changed or deleted them, by class, kind, what was done, and who had changed it.", "class", "kind", "action", "manager")
+		"Objects in targets that were corrected after another client had changed or deleted them, by class, kind, "+
+			"action, and the manager that had changed them.", "class", "kind", "action", "manager")
 	metricDriftTime = MetricDefinitions.Histogram("trellis_drift_correction_duration_seconds",
-		"How long drift lasted, from the moment when a watch showed it until the target had taken the correction.",
+		"How long drift lasted: from the event of the watch until the target accepted the correction.",
 		latencyBuckets, "class")
 	metricPropagation = MetricDefinitions.Histogram("trellis_secret_propagation_duration_seconds",
-		"How long it took from the moment when a watch showed the change of a Secret until all objects of the ManagedResource were applied.", latencyBuckets, "class")
+		"How long it took from the event about a changed Secret until all objects of the ManagedResource were "+
+			"applied.", latencyBuckets, "class")
 	metricRuns = MetricDefinitions.Histogram("trellis_reconcile_duration_seconds",
 		"How long runs over a ManagedResource took, by class and result; error if the source cluster failed or the run took too long.", latencyBuckets, "class", "result")
 	metricOverdue = MetricDefinitions.Gauge("trellis_reconcile_overdue",
-		"Runs over ManagedResources that go on after their deadline, by class.", "class")
+		"Runs over ManagedResources that continue after their deadline, by class.", "class")
 	metricOverdues = MetricDefinitions.Counter("trellis_reconcile_overdue_total",
 		"Runs over ManagedResources that did not end within 10 seconds of their deadline, by class.", "class")
 	latencyBuckets = []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300}

@@ -14,8 +14,8 @@ import (
 var MetricDefinitions = &metrics.Set{}
 
 var metricFailing = MetricDefinitions.Gauge("trellis_target_network_policies_failing",
-	"Services of the target whose network policies are not as they should be: an annotation cannot be used, another "+
-		"policy is in the way, or the target refuses what is written. No more than 1000 are counted.", metrics.LabelTarget)
+	"Services of the target with wrong network policies: an annotation is not valid, another policy has the name, "+
+		"or the target refuses the write. At most 1000 are counted.", metrics.LabelTarget)
 
 // maxFailing is how many Services with faults are counted in a target.
 const maxFailing = 1000

@@ -15,7 +15,8 @@ import (
 var MetricDefinitions = &metrics.Set{}
 
 var (
-	metricInfo = MetricDefinitions.Gauge("trellis_target_info", "1, with what is known of the target. From the leader.",
+	metricInfo = MetricDefinitions.Gauge("trellis_target_info", "1, with version, cloud type and region of the "+
+		"target. From the leader.",
 		metrics.LabelTarget, "version", "cloud_type", "region")
 	metricTargets = MetricDefinitions.Gauge(
 		"trellis_targets", "TargetClusters by condition and its status. From the leader.", "condition", "status")

@@ -19,9 +19,9 @@ var (
 		"Reviews of tokens of access Secrets in their targets, by result: good, bad if the target does not accept the "+
 			"token as one of the ServiceAccount, or failed.", "result")
 	metricOverdue = MetricDefinitions.Gauge("trellis_target_tokens_overdue",
-		"Access Secrets whose token should have been renewed, or issued, and was not.", metrics.LabelTarget)
+		"Access Secrets whose token is overdue: it should have been issued or renewed.", metrics.LabelTarget)
 	metricExpiry = MetricDefinitions.Gauge("trellis_target_tokens_overdue_expiration_timestamp_seconds",
-		"When the first one of the tokens expires that should have been renewed. Absent if there are none.",
+		"When the first overdue token expires, in seconds since 1970. Absent if no token is overdue.",
 		metrics.LabelTarget)
 )
 

@@ -12,15 +12,15 @@ var MetricDefinitions = &metrics.Set{}
 var (
 	metricBytes = MetricDefinitions.Gauge("trellis_bundle_cache_bytes", "Memory that decoded bundles take, estimated.")
 	metricKept  = MetricDefinitions.Gauge("trellis_bundle_kept_bytes",
-		"Memory that the content of Secrets takes as they hold it, so that drift is corrected without reading it again, "+
+		"Memory of the cached content of Secrets, by which drift is corrected without reading them again, "+
 			"estimated.")
 	metricEntries = MetricDefinitions.Gauge("trellis_bundle_cache_entries", "Decoded bundles in memory.")
 	metricLookups = MetricDefinitions.Counter(
-		"trellis_bundle_cache_lookups_total", "Bundles that were asked for, by result: hit (in memory) or miss (decoded).",
+		"trellis_bundle_cache_lookups_total", "Lookups of decoded bundles, by result: hit (in memory) or miss "+
+			"(decoded).",
 		"result")
 	metricEvictions = MetricDefinitions.Counter("trellis_bundle_cache_evictions_total",
-		"Decoded bundles that were forgotten, by reason: room (to make room for others) or unused (nobody asked for "+
-			"them for a while).", "reason")
+		"Decoded bundles that were evicted from the cache, by reason: room (for others) or unused.", "reason")
 	metricDecoding = MetricDefinitions.Histogram(
 		"trellis_bundle_decode_duration_seconds", "How long it took to decode a bundle.",
 		[]float64{0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5})
@@ -29,11 +29,12 @@ var (
 			"runs (decoded bundles that runs use), estimated.", "use")
 	metricInUseMost = MetricDefinitions.Gauge("trellis_bundle_bytes_in_use_limit",
 		"Bounds of trellis_bundle_bytes_in_use.", "use")
-	metricWaiting  = MetricDefinitions.Gauge("trellis_bundle_waiting", "Runs that wait for room for a decoded bundle.")
+	metricWaiting = MetricDefinitions.Gauge("trellis_bundle_waiting", "Runs that wait for memory for a decoded "+
+		"bundle.")
 	metricDeferred = MetricDefinitions.Counter("trellis_bundle_deferred_total",
-		"Runs that were put off because there was no room for a decoded bundle.")
+		"Runs that were postponed because there was no memory for a decoded bundle.")
 	metricDecoded = MetricDefinitions.Counter("trellis_bundle_decoded_bytes_total",
-		"Memory that decoded bundles took, estimated, added up.")
+		"Memory of all bundles that were decoded, estimated, in total.")
 )
 
 var (

@@ -65,7 +65,7 @@ func TestWalkthroughFindsThePanels(t *testing.T) {
 		}
 		panels[strings.TrimPrefix(d.Title, "Trellis / ")] = titles
 	}
-	_, table, found := strings.Cut(read(g, walkthrough), "| panel | dashboard | go on with |\n|---|---|---|\n")
+	_, table, found := strings.Cut(read(g, walkthrough), "| panel | dashboard | see |\n|---|---|---|\n")
 	g.Expect(found).To(BeTrue())
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := strings.Split(table, "\n")

@@ -11,6 +11,6 @@
 // The targets are either real control planes, which package testbed starts, or those of fleetsim, which package rig
 // puts beside a real source. Real ones show what an operator would see; of simulated ones there can be a thousand,
 // and they can be made to fail. "perf <subcommand> -h" lists the flags; the Makefile has a target for each
-// subcommand, and docs/how-to/trials.md says how to read what they print. Each writes everything it measured to
+// subcommand, and docs/development/trials.md says how to read what they print. Each writes everything it measured to
 // bin/trials (package figures), even if it fails.
 package main

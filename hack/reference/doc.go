@@ -7,7 +7,8 @@
 // commands). So is the index of the tests that cover each statement of docs/compatibility (package statements).
 //
 // The tests of this package hold all pages against the code, those that people write included: links lead somewhere,
-// keys, conditions, tests and files that are named exist, and no page is missing from the index.
+// keys, conditions, tests and files that are named exist, no page is missing from the index, and the words are those of
+// the field.
 //
 // # Trade-offs
 //

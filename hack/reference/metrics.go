@@ -20,15 +20,15 @@ process, of controller-runtime and of client-go beside them
 
 The label ` + "`target`" + ` is the ` + "`namespace/name`" + ` of a TargetCluster; the source cluster as a target is
 ` + "`source`" + `. The label ` + "`class`" + ` is the name of a class, ` + "`resources`" + ` for the default class. No
-label holds the name of an object or the text of an error. Names that others invent, such as those of field
-managers, are told apart up to a limit; what comes later is ` + "`other`" + `.
+label holds the name of an object or the text of an error. Of names that others choose, such as those of field
+managers, a limited number has series of their own; all others are ` + "`other`" + `.
 
 `
 	perTargetHead = `## Of each target
 
-They come and go with their target: at most 15 series each, histograms not counted. Histograms of each target cost
+Each target has at most 15 of these series, which are removed with it. Histograms of each target cost
 eleven more series each, so they are off unless ` + "`metrics.targetHistograms`" + ` is set. Every replica is
-connected to every target, so ` + "`max by (target)`" + ` is what to ask for; what is about ManagedResources comes from
+connected to every target, so ` + "`max by (target)`" + ` is the right query; series about ManagedResources come from
 the leader alone.
 
 `

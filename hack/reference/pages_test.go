@@ -189,6 +189,23 @@ func TestPagesPromiseColumnsThatThereAre(t *testing.T) {
 	}
 }
 
+// TestReadmeShowsWhatStatusPrints: the picture of the fleet is what "trellisctl status" prints, with long lines cut.
+func TestReadmeShowsWhatStatusPrints(t *testing.T) {
+	g := NewWithT(t)
+	_, picture, found := strings.Cut(read(t, "README.md"), "```console\n")
+	g.Expect(found).To(BeTrue())
+	picture, _, _ = strings.Cut(picture, "```")
+	printed, _, _ := strings.Cut(read(t, "cmd/trellisctl/app/testdata/fleet/3/status.txt"), "--- exit code")
+	shown := strings.Split(picture, "\n")
+	for i, line := range strings.Split(printed, "\n") {
+		g.Expect(i).To(BeNumerically("<", len(shown)), "README.md has fewer lines")
+		if begin, cut := strings.CutSuffix(shown[i], "..."); cut {
+			line = line[:min(len(line), len(begin))] + "..."
+		}
+		g.Expect(shown[i]).To(Equal(line), "README.md, line %d of the picture", i+1)
+	}
+}
+
 // TestPagesAreMerged: a page with the marks of a conflict of git says two things at once.
 func TestPagesAreMerged(t *testing.T) {
 	marks := regexp.MustCompile(`(?m)^(<{7}|>{7}|\|{7}) `)
@@ -218,7 +235,7 @@ func TestIndexNamesAllPages(t *testing.T) {
 // TestMapNamesAllFolders: the map of the repository has every folder that holds code.
 func TestMapNamesAllFolders(t *testing.T) {
 	g := NewWithT(t)
-	page := read(t, "docs/development.md")
+	page := read(t, "docs/development/README.md")
 	for _, parent := range []string{"", "e2e"} {
 		entries, err := os.ReadDir(filepath.Join(root, parent))
 		g.Expect(err).NotTo(HaveOccurred())
@@ -227,15 +244,15 @@ func TestMapNamesAllFolders(t *testing.T) {
 			if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || folder == "bin" || len(files(t, folder, ".go")) == 0 {
 				continue
 			}
-			g.Expect(page).To(MatchRegexp("`"+folder+"[/`]"), "docs/development.md does not name %s", folder)
+			g.Expect(page).To(MatchRegexp("`"+folder+"[/`]"), "docs/development/README.md does not name %s", folder)
 		}
 	}
 }
 
 // narrow are the pages whose lines fit beside code: 120 bytes, but for tables, code and what is generated.
 var narrow = []string{
-	"CONTRIBUTING.md", "docs/README.md", "docs/compatibility", "docs/development.md", "docs/explanation",
-	"docs/measurements",
+	"CONTRIBUTING.md", "README.md", "docs/README.md", "docs/compatibility", "docs/development", "docs/explanation",
+	"docs/runbooks.md",
 }
 
 func TestLinesAreNarrow(t *testing.T) {

@@ -60,9 +60,10 @@ var MetricDefinitions = &metrics.Set{}
 
 var (
 	metricHeartbeat = MetricDefinitions.Gauge("trellis_hub_heartbeat_timestamp_seconds",
-		"When this replica renewed the heartbeat last, in seconds since 1970. Zero if it never did: only the leader does.")
+		"When this replica last renewed the heartbeat, in seconds since 1970. Only the leader does; zero if it "+
+			"never did.")
 	metricStuck = MetricDefinitions.Gauge("trellis_hub_loop_stuck_seconds",
-		"How long the loop of the hub has made no progress that has made none for the longest. Zero if all do.")
+		"For how long a loop of the hub has made no progress, at most. Zero if all loops make progress.")
 )
 
 // Heart renews the Lease. It lives as long as the process.

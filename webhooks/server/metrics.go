@@ -14,17 +14,18 @@ var MetricDefinitions = &metrics.Set{}
 
 var (
 	metricRequests = MetricDefinitions.Counter("trellis_webhook_requests_total",
-		"Requests of API servers of targets, by webhook and by what became of them. Those whose path the hub has not "+
-			"made have an empty webhook.", "webhook", "result")
+		"Webhook requests of targets, by webhook and result. Requests with a path that the hub did not create "+
+			"have an empty webhook.", "webhook", "result")
 	metricDuration = MetricDefinitions.Histogram("trellis_webhook_duration_seconds",
-		"How long handlers of webhooks took, with what they read of the target.",
+		"How long webhook handlers took, reads of the target included.",
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "webhook")
 	metricInFlight = MetricDefinitions.Gauge("trellis_webhook_requests_in_flight",
-		"Requests of API servers that are worked on.")
+		"Webhook requests in flight.")
 	metricTarget = MetricDefinitions.Counter("trellis_target_webhook_requests_total",
-		"Requests of the target's API server that this replica got.", metrics.LabelTarget)
+		"Webhook requests of the target's API server to this replica.", metrics.LabelTarget)
 	metricTargetRefused = MetricDefinitions.Counter("trellis_target_webhook_requests_refused_total",
-		"Requests of the target's API server that were not worked on, because there were too many.", metrics.LabelTarget)
+		"Webhook requests of the target's API server that were refused because there were too many.",
+		metrics.LabelTarget)
 )
 
 // Results of requests.

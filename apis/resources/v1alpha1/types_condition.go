@@ -73,7 +73,7 @@ const (
 
 // Reasons that only a hub can have, because it has many targets.
 const (
-	// ReasonTargetNotFound: no registration serves the ManagedResource any more.
+	// ReasonTargetNotFound: no registration serves the ManagedResource any longer.
 	ReasonTargetNotFound = "TargetNotFound"
 	// ReasonTargetAmbiguous: several registrations could serve it and no label picks one.
 	ReasonTargetAmbiguous = "TargetAmbiguous"

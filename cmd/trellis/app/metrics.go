@@ -18,12 +18,13 @@ var metricDefinitions = &metrics.Set{}
 
 var (
 	metricBuild = metricDefinitions.Gauge("trellis_build_info",
-		"1, with the version of the hub, the commit it was built from and when that was made, and the version of Go.",
+		"1, with version, commit and date of the build, and the version of Go.",
 		"version", "commit", "date", "go_version")
 	metricLeader = metricDefinitions.Gauge("trellis_hub_leader", "1 if this replica leads: only the leader writes.")
 	metricFenced = metricDefinitions.Counter(
 		"trellis_hub_fenced_writes_total",
-		"Writes that were not sent because this replica did not provably lead. Few, at the end of a term.")
+		"Writes that the fence stopped because this replica could not prove that it leads. A few at the end of a "+
+			"term are normal.")
 )
 
 // Metrics are the definitions of all metrics of the hub, those of libraries left out.

@@ -22,7 +22,7 @@ const reloadEvery = 5 * time.Second
 var (
 	metricReloaded = metricDefinitions.Gauge(
 		"trellis_hub_config_last_reload_successful",
-		"1 unless the configuration file has changed to something that is not valid: the hub would not start with it.")
+		"1 if the configuration file is valid, else 0: the hub would not start with it.")
 	metricOutdated = metricDefinitions.Gauge(
 		"trellis_hub_config_restart_needed",
 		"1 if the configuration file has changed in more than the log level, and the hub was not restarted since.")

@@ -1,5 +1,5 @@
 // Command fleetsim runs a fleet of simulated API servers until it is interrupted, and prints the Secrets that register
-// them to stdout: "make fleetsim". docs/how-to/fleetsim.md shows what one does with it.
+// them to stdout: "make fleetsim". docs/development/fleetsim.md shows what one does with it.
 package main
 
 import (
