@@ -13,6 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/webhooks"
 	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/certificates"
+	"github.com/trellis-hub/trellis/webhooks/nodeagentauthorizer"
 	"github.com/trellis-hub/trellis/webhooks/routes"
 	"github.com/trellis-hub/trellis/webhooks/server"
 	"github.com/trellis-hub/trellis/webhooks/state"
@@ -49,6 +50,9 @@ func (h *hub) newServing() (*serving, error) {
 	if external := config.Certificates.ExternalSecretName; external != "" {
 		options.External = types.NamespacedName{Namespace: namespace, Name: external}
 	}
+	if clients := config.ClientAuthorities.SecretName; clients != "" {
+		options.Clients = types.NamespacedName{Namespace: namespace, Name: clients}
+	}
 	if s.store, err = certificates.New(options); err != nil {
 		return nil, err //nolint:wrapcheck // it says what it was about
 	}
@@ -64,6 +68,12 @@ func (h *hub) newServing() (*serving, error) {
 			TargetQPS: float64(config.Limits.QPSPerTarget), TargetBurst: config.Limits.BurstPerTarget,
 		},
 		Notice: config.ShutdownNotice.Duration, Metrics: metrics, Logger: h.Logger.WithName("webhooks"),
+		Extras: map[string]server.Extra{
+			nodeagentauthorizer.Path: &nodeagentauthorizer.Authorizer{Source: unfenced, Targets: h.clusters},
+		},
+	}
+	if options.Clients.Name != "" {
+		serverOptions.Clients = s.store.ClientAuthorities
 	}
 	if config.ClientConfig.PerTarget() {
 		serverOptions.ServerName = serverName(h)

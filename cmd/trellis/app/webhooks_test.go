@@ -30,9 +30,17 @@ func serveWebhooks(e *env) func(*configv1alpha1.HubConfiguration) {
 		w := &c.Server.Webhooks
 		w.Enabled, w.BindAddress, w.Port = true, "127.0.0.1", int32(port)
 		w.ClientConfig.URL = fmt.Sprintf("https://127.0.0.1:%d", port)
-		configv1alpha1.SetDefaults(c)
-		e.Expect(configv1alpha1.Validate(c).ToAggregate()).To(Or(BeNil(), MatchError(ContainSubstring("port"))))
+		e.complete(c)
 	}
+}
+
+// complete gives a configuration its defaults, but for the ports of the process, which the kernel chooses: another hub
+// on this machine may have the usual ones.
+func (e *env) complete(c *configv1alpha1.HubConfiguration) {
+	e.t.Helper()
+	configv1alpha1.SetDefaults(c)
+	e.Expect(configv1alpha1.Validate(c).ToAggregate()).To(Succeed())
+	c.Server.HealthProbes.Port, c.Server.Metrics.Port = 0, 0
 }
 
 // setWebhooks says what webhooks a target of the test has.
