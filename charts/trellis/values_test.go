@@ -200,6 +200,18 @@ func TestValues(t *testing.T) {
 					Verbs: []string{"get", "update"},
 				}))
 		}},
+		"webhooks with Secrets of others": {`{config: {server: {webhooks: {enabled: true,
+			clientAuthorities: {secretName: clients}, certificates: {externalSecretName: server},
+		}}}}`, func(t *testing.T, g *WithT, objects rendered) {
+			g.Expect(of[rbacv1.Role](t, objects, "Role/trellis").Rules).To(ContainElement(
+				HaveField("ResourceNames", ConsistOf("trellis-webhooks", "server", "clients"))))
+		}},
+		"Machines for node agents": {`{config: {classes: [{name: a, target: {type: Namespace},
+			webhooks: {nodeAgentAuthorizer: {}},
+		}]}}`, func(_ *testing.T, g *WithT, objects rendered) {
+			rules := mustJSON(g, objects["ClusterRole/trellis"].Object["rules"])
+			g.Expect(rules).To(ContainSubstring("machine.sapcloud.io"))
+		}},
 		"no webhooks": {``, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(of[rbacv1.Role](t, objects, "Role/trellis").Rules).NotTo(ContainElement(
 				HaveField("Resources", ConsistOf("secrets"))))

@@ -64,6 +64,7 @@ func TestController(t *testing.T) {
 		"leaves a TargetCluster alone that was made in advance": testMadeInAdvance,
 		"deletes no memory before it is sure":                   testNotSure,
 		"keeps the memory while ManagedResources need it":       testInUse,
+		"keeps the memory while webhooks are registered":        testWebhooksLeftBehind,
 		"guards the identity":                                   testIdentity,
 		"shows two registrations of one cluster on both":        testDuplicates,
 		"names no registrations of other namespaces":            testDuplicatesElsewhere,
@@ -254,6 +255,35 @@ func testInUse(t *testing.T, h *hub) {
 
 	h.setInUse(false)
 	h.clusters.Emit(key, clustercache.EventGone)
+	h.eventuallyGone(g, key)
+}
+
+func testWebhooksLeftBehind(t *testing.T, h *hub) {
+	g := NewWithT(t)
+	key := h.key("a")
+	h.register(g, key)
+	h.connect(key, h.uid("a"))
+	h.eventually(g, key, HaveField("Status.ClusterUID", h.uid("a")))
+	set := func(conditions ...metav1.Condition) {
+		g.Eventually(func() error {
+			tc := &hubv1alpha1.TargetCluster{}
+			if err := h.client.Get(t.Context(), key, tc); err != nil {
+				return err
+			}
+			meta.RemoveStatusCondition(&tc.Status.Conditions, hubv1alpha1.ConditionWebhooksRegistered)
+			for _, c := range conditions {
+				meta.SetStatusCondition(&tc.Status.Conditions, c)
+			}
+			return h.client.Status().Update(t.Context(), tc)
+		}).Should(Succeed())
+	}
+	set(metav1.Condition{Type: hubv1alpha1.ConditionWebhooksRegistered, Status: metav1.ConditionTrue, Reason: "a"})
+	h.eventually(g, key, haveCondition(hubv1alpha1.ConditionWebhooksRegistered, "True", "a"))
+	h.unregister(g, key)
+	h.clusters.Remove(key)
+	h.eventually(g, key, SatisfyAll(haveCondition("Ready", "False", "RegistrationGone"),
+		haveCondition(hubv1alpha1.ConditionWebhooksRegistered, "True", "a")))
+	set()
 	h.eventuallyGone(g, key)
 }
 

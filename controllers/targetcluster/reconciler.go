@@ -209,7 +209,7 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 	if exists {
 		return reconcile.Result{RequeueAfter: r.SyncPeriod}, nil // the clustercache will know it in a moment, and says so
 	}
-	if r.Facts.WorksIn(key) || r.Members != nil && r.Members.InUse(ctx, key) {
+	if r.Facts.WorksIn(key) || r.Members != nil && r.Members.InUse(ctx, key) || hasWebhooks(tc) {
 		return r.update(ctx, tc, r.withMembers(ctx, tc, r.look(tc, observation{now: r.Clock.Now()})))
 	}
 
@@ -219,6 +219,12 @@ func (r *reconciler) unregistered(ctx context.Context, key clustercache.ClusterK
 		return reconcile.Result{}, fmt.Errorf("cannot delete the TargetCluster: %w", err)
 	}
 	return reconcile.Result{}, nil
+}
+
+// hasWebhooks reports whether the API server of the target may still call the hub. Package webhookregistration sees to
+// it that the condition goes when that is not so, and says on it what is to be done if it cannot.
+func hasWebhooks(tc *hubv1alpha1.TargetCluster) bool {
+	return meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionWebhooksRegistered) != nil
 }
 
 // registrationExists asks the API server, because a clustercache that was just started does not know all registrations.

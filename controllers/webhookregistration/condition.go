@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,18 @@ func conditionOf(tc *hubv1alpha1.TargetCluster) *metav1.Condition {
 // report writes the condition of a target, if it says something new; nil removes it.
 func (r *reconciler) report(ctx context.Context, target *multicluster.Target, condition *metav1.Condition) error {
 	tc := r.targetCluster(ctx, target.Key())
-	if tc == nil || tc.DeletionTimestamp != nil {
+	if tc == nil {
+		return nil
+	}
+	return r.set(ctx, tc, condition, target.Valid)
+}
+
+// set does the same for a TargetCluster, which belongs to the informer. valid, if it is not nil, is asked right before
+// the write.
+func (r *reconciler) set(
+	ctx context.Context, tc *hubv1alpha1.TargetCluster, condition *metav1.Condition, valid func() error,
+) error {
+	if tc.DeletionTimestamp != nil {
 		return nil
 	}
 	before := conditionOf(tc)
@@ -41,20 +53,28 @@ func (r *reconciler) report(ctx context.Context, target *multicluster.Target, co
 	if slices.Equal(tc.Status.Conditions, changed.Status.Conditions) {
 		return nil
 	}
-	if err := target.Valid(); err != nil {
-		return err //nolint:wrapcheck // it names the target
+	if valid != nil {
+		if err := valid(); err != nil {
+			return err
+		}
 	}
 	patch := client.MergeFromWithOptions(tc, client.MergeFromWithOptimisticLock{})
 	if err := r.Source.Status().Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the condition of the TargetCluster: %w", err)
 	}
+	say := func(kind, reason, message string) {
+		r.Environment.Events.Eventf(tc, nil, kind, reason, action, "%s", message)
+	}
+	is := func(c *metav1.Condition, status metav1.ConditionStatus) bool { return c != nil && c.Status == status }
 	switch {
 	case condition == nil:
-		target.Event(tc, reasonDetached, action, "The target does not call the hub's webhooks any more.")
-	case condition.Status == metav1.ConditionTrue && (before == nil || before.Status != metav1.ConditionTrue):
-		target.Event(tc, reasonAttached, action, "The target calls the hub's webhooks.")
-	case condition.Status == metav1.ConditionFalse && (before == nil || before.Status != metav1.ConditionFalse):
-		target.Warn(tc, reasonFailed, action, untrusted.Message(condition.Message))
+		say(corev1.EventTypeNormal, reasonDetached, "The target does not call the hub's webhooks any more.")
+	case condition.Reason == hubv1alpha1.ReasonWebhooksLeftBehind:
+		say(corev1.EventTypeWarning, reasonLeftBehind, untrusted.Message(condition.Message))
+	case is(condition, metav1.ConditionTrue) && !is(before, metav1.ConditionTrue):
+		say(corev1.EventTypeNormal, reasonAttached, "The target calls the hub's webhooks.")
+	case is(condition, metav1.ConditionFalse) && !is(before, metav1.ConditionFalse):
+		say(corev1.EventTypeWarning, reasonFailed, untrusted.Message(condition.Message))
 	}
 	return nil
 }

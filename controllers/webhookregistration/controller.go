@@ -44,7 +44,9 @@ const (
 	reasonFailed   = "WebhooksFailed"
 	reasonAttached = "WebhooksRegistered"
 	reasonDetached = "WebhooksRemoved"
-	action         = "RegisterWebhooks"
+	// reasonLeftBehind says that nobody can remove what is registered in a target.
+	reasonLeftBehind = hubv1alpha1.ReasonWebhooksLeftBehind
+	action           = "RegisterWebhooks"
 )
 
 // Store is what calls are secured with.
@@ -142,6 +144,7 @@ func wholeTarget(types.NamespacedName, any, any) []types.NamespacedName {
 func (c *Controller) Start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.targets.Start(ctx) })
+	group.Go(func() error { return newLeaving(c.reconciler).start(ctx) })
 	if r := c.reconciler; len(r.Webhooks) > 0 {
 		group.Go(func() error { return r.Store.Rotate(ctx, r.Source, r.progress) })
 		group.Go(func() error { return c.followMaterial(ctx) })

@@ -30,9 +30,13 @@
 // # Detaching
 //
 // When no webhook is switched on any more, the configurations are deleted, and only then the condition, by which a hub
-// knows after a restart, too, that there is something to be deleted. The server goes on answering meanwhile. If a
-// registration is deleted, nobody can delete anything in the target any more. The server then allows what comes, so that
-// nothing is stopped as long as there is a hub, and a command frees the target for good (trellisctl webhooks remove).
+// knows after a restart, too, that there is something to be deleted. The server goes on answering meanwhile.
+//
+// If a registration is deleted, the connection is kept as long as the condition is there (StillNeeded), for five
+// minutes at most, and the configurations are deleted meanwhile (leaving.go). If that fails, because the target
+// cannot be reached or is paused, the condition and an event say so, and name the command that frees the target for
+// good (trellisctl webhooks remove). The TargetCluster stays until somebody deletes it. The server allows what comes
+// from such a target, so that nothing is stopped as long as there is a hub.
 //
 // # Trade-offs
 //

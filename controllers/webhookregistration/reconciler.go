@@ -400,30 +400,33 @@ func withoutCodes(err error) error {
 func (r *reconciler) detach(ctx context.Context, target *multicluster.Target) error {
 	r.note(target.Key(), func(k *known) { k.hash = "" })
 	name := r.configurationName(target.Key())
-	deleted := false
+	if err := remove(ctx, target.Client, name); err != nil {
+		return err
+	}
+	return r.report(ctx, target, nil)
+}
+
+// remove deletes the configurations of a name from a target, and sees to it that they are gone.
+func remove(ctx context.Context, target client.Client, name string) error {
 	for _, obj := range []client.Object{
 		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
 	} {
-		err := target.Client.Get(ctx, types.NamespacedName{Name: name}, obj)
+		err := target.Get(ctx, types.NamespacedName{Name: name}, obj)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err == nil {
-			deleted = true
 			uid := obj.GetUID()
-			err = target.Client.Delete(ctx, obj, client.Preconditions{UID: &uid})
+			err = target.Delete(ctx, obj, client.Preconditions{UID: &uid})
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting the configuration of webhooks %s: %w", name, err)
 		}
-		if err := target.Client.Get(ctx, types.NamespacedName{Name: name}, obj); err == nil {
+		if err := target.Get(ctx, types.NamespacedName{Name: name}, obj); err == nil {
 			return fmt.Errorf("the configuration of webhooks %s is still there, with finalizers %q", name, obj.GetFinalizers())
 		} else if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("reading the configuration of webhooks %s: %w", name, err)
 		}
 	}
-	if deleted {
-		target.Log.Info("The API server of the target does not call the hub's webhooks any more", "configuration", name)
-	}
-	return r.report(ctx, target, nil)
+	return nil
 }

@@ -53,7 +53,8 @@ type Options struct {
 	Nodes int
 	// Audit keeps a log of all requests, to be read with ControlPlane.AuditEntries.
 	Audit bool
-	// ExtraAPIServerArgs are appended to the arguments of kube-apiserver, where the last one of a kind wins.
+	// ExtraAPIServerArgs are appended to the arguments of kube-apiserver, where the last one of a kind wins. With
+	// --authorization-config=, RBAC is on only if that has it.
 	ExtraAPIServerArgs []string
 	// ExtraEtcdArgs are the same for etcd, which by default refuses to grow beyond 2 GiB.
 	ExtraEtcdArgs []string
@@ -190,6 +191,8 @@ func (cp *ControlPlane) startFirstAPIServer(ctx context.Context) error {
 	return err
 }
 
+func isAuthorizationConfig(arg string) bool { return strings.HasPrefix(arg, "--authorization-config=") }
+
 func (cp *ControlPlane) startAPIServer(ctx context.Context) error {
 	args := []string{
 		"--etcd-servers=" + etcdURL,
@@ -211,6 +214,9 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context) error {
 		"--profiling=false",
 		// Without it an orderly end waits for clients to end their watches.
 		"--shutdown-watch-termination-grace-period=1s",
+	}
+	if slices.ContainsFunc(cp.options.ExtraAPIServerArgs, isAuthorizationConfig) {
+		args = slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--authorization-mode=") })
 	}
 	if !cp.options.ControllerManager {
 		// The first wants a service account for each pod, the second taints new nodes until the controller manager sees them ready.

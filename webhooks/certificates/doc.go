@@ -21,6 +21,9 @@
 // key is the hub's own. It is not renewed then; whoever wants that deletes the hub's Secret, which takes back all calls
 // until all targets are registered anew.
 //
+// The authorities of client certificates are in another Secret, which somebody else keeps (Options.Clients). It is
+// read as often.
+//
 // # Trade-offs
 //
 // Whether all targets have a bundle, the leader knows after a first look at each. A new leader waits for that, which

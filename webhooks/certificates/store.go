@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,6 +32,8 @@ type Options struct {
 	// External is a Secret of another program with tls.crt, tls.key and ca.crt, which are used instead. Empty: the hub
 	// makes its own.
 	External types.NamespacedName
+	// Clients is a Secret with the authorities of client certificates, in ca.crt. Empty: there are none.
+	Clients types.NamespacedName
 	// Names are the names and addresses of the server.
 	Names []string
 	// Client calls the source. It creates the Secret if there is none, and writes nothing else.
@@ -65,6 +68,8 @@ type Material struct {
 // Store has the material of a hub. Make it with New.
 type Store struct {
 	Options
+
+	clients atomic.Pointer[clientAuthorities] // nil: there are none
 
 	mu       sync.Mutex
 	material *Material
@@ -129,7 +134,7 @@ func (s *Store) Follow(ctx context.Context) error {
 	defer ticker.Stop()
 	failed := false
 	for {
-		err := s.look(ctx)
+		err := errors.Join(s.look(ctx), s.lookClients(ctx))
 		if err != nil && !failed && ctx.Err() == nil {
 			s.Logger.Error(err, "Cannot read what calls of webhooks are secured with")
 		}

@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -170,12 +171,31 @@ func TestAHubServesItWhereControlPlanesRun(t *testing.T) {
 	w, err := controlplane.New(definition())
 	g.Expect(err).NotTo(HaveOccurred())
 	registered := w.Admission()
-	for scope, enabled := range map[hubv1alpha1.WebhookScope]bool{
-		hubv1alpha1.WebhookScopeRuntime: true, hubv1alpha1.WebhookScopeTarget: false,
+	on := func(provider string) *hubv1alpha1.ControlPlanesWebhook {
+		return &hubv1alpha1.ControlPlanesWebhook{
+			Webhook: hubv1alpha1.Webhook{
+				Enabled: ptr.To(true), FailurePolicy: ptr.To(admissionregistrationv1.Ignore),
+			},
+			Providers: []string{"other", provider},
+		}
+	}
+	for name, test := range map[string]struct {
+		scope   hubv1alpha1.WebhookScope
+		own     *hubv1alpha1.ControlPlanesWebhook
+		enabled bool
+	}{
+		"a cluster with control planes":     {hubv1alpha1.WebhookScopeRuntime, on("example"), true},
+		"a shoot":                           {hubv1alpha1.WebhookScopeTarget, on("example"), false},
+		"a cluster with others":             {hubv1alpha1.WebhookScopeRuntime, on("another"), false},
+		"a cluster that says nothing of it": {hubv1alpha1.WebhookScopeRuntime, nil, false},
 	} {
-		settings := &hubv1alpha1.TargetWebhooks{Registration: &hubv1alpha1.WebhookRegistration{Scope: &scope}}
-		g.Expect(registered.Enabled(settings)).To(Equal(enabled), string(scope))
-		g.Expect(registered.FailurePolicy(settings)).To(Equal(admissionregistrationv1.Fail))
-		g.Expect(registered.Entries(settings)).To(HaveLen(1))
+		settings := &hubv1alpha1.TargetWebhooks{
+			Registration: &hubv1alpha1.WebhookRegistration{Scope: &test.scope}, ControlPlanes: test.own,
+		}
+		g.Expect(registered.Enabled(settings)).To(Equal(test.enabled), name)
+		if test.enabled {
+			g.Expect(registered.Entries(settings)).To(ConsistOf(
+				HaveField("FailurePolicy", admissionregistrationv1.Ignore)))
+		}
 	}
 }

@@ -20,6 +20,7 @@ type handler struct {
 	mutators   map[schema.GroupVersionKind]Mutator
 	validators map[schema.GroupVersionKind]Validator
 	reader     client.Reader
+	readerOf   func(context.Context, *admission.Request) (client.Reader, error)
 	shoot      func(context.Context, *admission.Request) (client.Reader, error)
 	cluster    bool
 }
@@ -68,6 +69,13 @@ func (h *handler) Handle(ctx context.Context, request *admission.Request) (admis
 
 // prepare reads what the Definition says that mutators want.
 func (h *handler) prepare(ctx context.Context, c *Context, request *admission.Request) error {
+	if h.readerOf != nil {
+		reader, err := h.readerOf(ctx, request)
+		if err != nil {
+			return fmt.Errorf("the client of the cluster: %w", err)
+		}
+		c.Reader = reader
+	}
 	if h.shoot != nil {
 		shoot, err := h.shoot(ctx, request)
 		if err != nil {

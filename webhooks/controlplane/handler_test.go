@@ -20,6 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/controlplane"
 	"github.com/trellis-hub/trellis/webhooks/controlplane/ensure"
+	"github.com/trellis-hub/trellis/webhooks/controlplane/example"
 )
 
 var deployments = controlplane.Resource{
@@ -249,7 +250,7 @@ func FuzzUnstructured(f *testing.F) {
 
 func BenchmarkHandler(b *testing.B) {
 	document := object(b, deployment)
-	w := define(b, exampleEnsurer{}, nil)
+	w := define(b, example.InShoot{}, nil)
 	r := request(b, document, document)
 	for b.Loop() {
 		if answer, err := w.Handler().Handle(b.Context(), r); err != nil || len(answer.Patch) == 0 {

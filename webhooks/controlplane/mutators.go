@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -80,6 +81,12 @@ func Mutators(e Ensurer) []Mutator {
 			return nodes{e}.mutate
 		}),
 	}
+}
+
+// MutatorsOf returns those of an Ensurer for some kinds, such as Service. A webhook that registers no others is called
+// for no others.
+func MutatorsOf(e Ensurer, kinds ...string) []Mutator {
+	return slices.DeleteFunc(Mutators(e), func(m Mutator) bool { return !slices.Contains(kinds, m.resource.Kind) })
 }
 
 func deploymentOf(e Ensurer, name string) ensure[appsv1.Deployment] {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -39,6 +40,9 @@ type Definition struct {
 
 	// Reader reads from the cluster of the objects: Clusters, and what mutators ask for. Nil if nothing is read.
 	Reader client.Reader
+	// ReaderOf returns what reads from the cluster of a request, for a hub that serves several of them, and takes the
+	// place of Reader. If it fails, the object is refused.
+	ReaderOf func(context.Context, *admission.Request) (client.Reader, error)
 	// Shoot returns what reads from the shoot of a request. Nil: mutators do not need it. If it fails, the object is
 	// refused.
 	Shoot func(context.Context, *admission.Request) (client.Reader, error)
@@ -72,7 +76,7 @@ func New(d Definition) (*Webhook, error) {
 		return nil, fmt.Errorf("webhook %s of %s has mutators and validators: make two of it", name, d.Component)
 	case len(d.Mutators)+len(d.Validators) == 0:
 		return nil, fmt.Errorf("webhook %s of %s has neither mutators nor validators", name, d.Component)
-	case d.WithCluster && d.Reader == nil:
+	case d.WithCluster && d.Reader == nil && d.ReaderOf == nil:
 		return nil, fmt.Errorf("webhook %s of %s wants the Cluster and has no reader", name, d.Component)
 	}
 	if d.InShoot {
@@ -92,7 +96,7 @@ func New(d Definition) (*Webhook, error) {
 	}
 	h := &handler{
 		mutators: map[schema.GroupVersionKind]Mutator{}, validators: map[schema.GroupVersionKind]Validator{},
-		reader: d.Reader, shoot: d.Shoot, cluster: d.WithCluster,
+		reader: d.Reader, readerOf: d.ReaderOf, shoot: d.Shoot, cluster: d.WithCluster,
 	}
 	for _, m := range d.Mutators {
 		if _, twice := h.mutators[m.resource.GroupVersionKind]; twice {
@@ -118,8 +122,9 @@ func (w *Webhook) Path() string { return w.name }
 // Validating tells whether the webhook refuses objects rather than changing them.
 func (w *Webhook) Validating() bool { return len(w.definition.Validators) > 0 }
 
-// Admission is the webhook as a hub registers and serves it: for clusters that control planes run in, or for shoots if
-// it is for objects in these.
+// Admission is the webhook as a hub registers and serves it for targets whose settings name the provider: for those
+// that control planes run in, or for shoots if it is for objects in these. The failure policy is that of the
+// settings.
 func (w *Webhook) Admission() admission.Webhook {
 	return admission.Webhook{
 		Name: w.definition.Component + "-" + w.name, Path: w.definition.Component + "-" + w.name,
@@ -127,11 +132,17 @@ func (w *Webhook) Admission() admission.Webhook {
 		Settings: func(settings *hubv1alpha1.TargetWebhooks) *hubv1alpha1.Webhook {
 			runtime := settings.Registration != nil && settings.Registration.Scope != nil &&
 				*settings.Registration.Scope == hubv1alpha1.WebhookScopeRuntime
-			return &hubv1alpha1.Webhook{
-				Enabled: ptr.To(runtime != w.definition.InShoot), FailurePolicy: &w.definition.FailurePolicy,
+			own := settings.ControlPlanes
+			if own == nil || runtime == w.definition.InShoot || !slices.Contains(own.Providers, w.definition.Provider) {
+				return nil
 			}
+			return &own.Webhook
 		},
-		Registration: func(*hubv1alpha1.TargetWebhooks) []admission.Entry { return []admission.Entry{w.entry()} },
+		Registration: func(*hubv1alpha1.TargetWebhooks) []admission.Entry {
+			entry := w.entry()
+			entry.FailurePolicy = ""
+			return []admission.Entry{entry}
+		},
 	}
 }
 

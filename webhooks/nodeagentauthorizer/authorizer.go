@@ -32,6 +32,8 @@ const (
 
 // Settings are those of a target.
 type Settings struct {
+	// Off has nobody of the target authorized: there is no opinion, whoever asks about whom.
+	Off bool
 	// MachineNamespace is the namespace of the source with the target's Machines, which is that of its registration.
 	// Empty: there are none, and agents are named after Nodes.
 	MachineNamespace string
@@ -84,7 +86,7 @@ func (a *Authorizer) Authorize(
 		return Decision{}, ErrNotAuthenticated
 	}
 	name, is := strings.CutPrefix(spec.User, UserPrefix)
-	if !is || !slices.Contains(spec.Groups, Group) {
+	if caller.Settings.Off || !is || !slices.Contains(spec.Groups, Group) {
 		return Decision{}, nil
 	}
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {

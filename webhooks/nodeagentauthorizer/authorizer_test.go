@@ -469,6 +469,16 @@ func TestNAA17_OnlyAuthenticatedCallersGetAnswers(t *testing.T) {
 	g.Expect(d).To(BeZero())
 }
 
+func TestCMN11_NoOpinionWhileItIsOff(t *testing.T) {
+	g := NewWithT(t)
+	c := caller(true)
+	c.Settings.Off = true
+	g.Expect(authorizer().Authorize(t.Context(), c, spec("m1", "get nodes /node-1"))).To(BeZero())
+	c.Authenticated = false
+	_, err := authorizer().Authorize(t.Context(), c, spec("m1", "get nodes /node-1"))
+	g.Expect(err).To(MatchError(nodeagentauthorizer.ErrNotAuthenticated))
+}
+
 func FuzzReview(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"gardener.cloud:node-agent:machine:m1",` +
 		`"groups":["gardener.cloud:node-agents"],"resourceAttributes":{"verb":"get","resource":"secrets","namespace":"kube-system","name":"osc-a"}}}`))

@@ -8,7 +8,8 @@
 // Node, read from the target; both, and the configuration of the operating system that the Machine names, say which
 // objects are the agent's own (rules.go, secrets.go). Nothing is kept between requests. Each read has a deadline.
 //
-// Review answers one SubjectAccessReview as it came over HTTP, in its own version.
+// Review answers one SubjectAccessReview as it came over HTTP, in its own version. The server of webhooks calls it for
+// targets whose settings have it switched on (serve.go).
 //
 // # Trust
 //

@@ -12,6 +12,9 @@
 // registration is gone. A path that ends with /ignore is that of an entry whose failure policy is Ignore; the server has
 // to answer differently there if something fails.
 //
+// A path without a code, /<namespace>/<name>/<UID>/<webhook>, is for callers that prove with a client certificate which
+// cluster they are of. It stays the same when keys are exchanged, so it can be in a file that nobody renews.
+//
 // # Trade-offs
 //
 // The path is not a strong secret. An API server shows it in messages about calls that have failed, and who may read

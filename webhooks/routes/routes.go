@@ -81,8 +81,8 @@ func Parse(path string) (claimed Claimed, ok bool) {
 			return Claimed{}, false
 		}
 	}
-	uid, code, found := strings.Cut(parts[2], ".")
-	if !found || uid == "" {
+	uid, code, coded := strings.Cut(parts[2], ".")
+	if uid == "" || coded && code == "" {
 		return Claimed{}, false
 	}
 	claimed.route.Target = clustercache.ClusterKey{Namespace: parts[0], Name: parts[1]}
@@ -103,6 +103,15 @@ func (c Claimed) Genuine(keys ...[]byte) (Route, bool) {
 		}
 	}
 	if !genuine {
+		return Route{}, false
+	}
+	return c.route, true
+}
+
+// Proven returns the route if it has no code, and is that of a cluster which the caller has proven to be in another
+// way. A path with a code has to have the right one, whoever calls.
+func (c Claimed) Proven(caller types.UID) (Route, bool) {
+	if c.code != "" || caller == "" || c.route.UID != caller {
 		return Route{}, false
 	}
 	return c.route, true

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -83,8 +84,10 @@ func TestClientCertificates(t *testing.T) {
 	ofA, authority := newCertificate(g, "uid-a")
 	clients := x509.NewCertPool()
 	clients.AddCert(authority)
+	authorities := &atomic.Pointer[x509.CertPool]{}
+	authorities.Store(clients)
 	b := newBench(t, func(o *server.Options) {
-		o.Clients = clients
+		o.Clients = authorities.Load
 		o.Extras = map[string]server.Extra{"extra": extra{}}
 	})
 	b.does(tells)
@@ -103,6 +106,10 @@ func TestClientCertificates(t *testing.T) {
 		"proven, elsewhere": {with, pathTo(keyA, "uid-a"), HaveField("Body", ContainSubstring("one/a true"))},
 		"unproven":          {b.client, pathTo(keyB, "uid-b"), HaveField("Body", ContainSubstring("two/b false"))},
 		"not registered":    {b.client, pathTo(keyB, "uid-c"), HaveField("Status", 404)},
+		"without a code":    {with, "/one/a/uid-a/extra", HaveField("Body", ContainSubstring("one/a true"))},
+		"of another one":    {with, "/two/b/uid-b/extra", HaveField("Status", 403)},
+		"a wrong code":      {with, "/one/a/uid-a.x/extra", HaveField("Status", 403)},
+		"nothing at all":    {b.client, "/one/a/uid-a/extra", HaveField("Status", 403)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -110,6 +117,15 @@ func TestClientCertificates(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(a).To(test.want)
 		})
+	}
+	// A connection does not outlive the authority of its certificate.
+	_, another := newCertificate(g, "uid-a")
+	others := x509.NewCertPool()
+	others.AddCert(another)
+	for _, pool := range []*x509.CertPool{others, nil} {
+		authorities.Store(pool)
+		b.Expect(b.try(with, "/one/a/uid-a/extra", review("v1", "{}"))).To(HaveField("Status", 403))
+		b.Expect(b.try(b.client, fails, review("v1", "{}"))).To(isFor(keyA))
 	}
 	b.Expect(b.post(pathTo(keyA, "uid-a"), "panic")).To(HaveField("Status", 500))
 	b.Expect(b.post(pathTo(keyA, "uid-a"), "")).To(HaveField("Status", 202))

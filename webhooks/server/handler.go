@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/metrics"
@@ -37,9 +37,10 @@ const detachedWarning = "the hub that these webhooks are of does not look after 
 // call is one request whose route is genuine.
 type call struct {
 	routes.Route
-	server *Server
-	name   string // of the webhook, for metrics
-	began  time.Time
+	server    *Server
+	name      string // of the webhook, for metrics
+	certified bool   // a client certificate proves who calls
+	began     time.Time
 }
 
 // ServeHTTP implements http.Handler.
@@ -49,8 +50,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, "", resultForged, http.StatusNotFound, "no such path")
 		return
 	}
+	caller, ok := s.caller(r)
 	route, genuine := claimed.Genuine(s.Keys()...)
-	if !genuine || !s.agrees(r, route) {
+	if !genuine {
+		route, genuine = claimed.Proven(caller)
+	}
+	if !ok || !genuine || !s.agrees(r, route, caller) {
 		s.refuse(w, "", resultForged, http.StatusForbidden, "this path was not made for this caller")
 		return
 	}
@@ -58,7 +63,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answerReady(w, route)
 		return
 	}
-	c := &call{Route: route, server: s, began: s.Clock.Now()}
+	c := &call{Route: route, server: s, certified: caller != "", began: s.Clock.Now()}
 	webhook, extra := s.webhooks[route.Webhook], s.Extras[route.Webhook]
 	switch {
 	case route.Webhook == ReachedPath:
@@ -119,16 +124,14 @@ func (c *call) reached(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// agrees tells whether what else is known of the caller agrees with the route.
-func (s *Server) agrees(r *http.Request, route routes.Route) bool {
+// agrees tells whether what else is known of the caller agrees with the route: which cluster it has proven to be, if
+// any, and the name of the host.
+func (s *Server) agrees(r *http.Request, route routes.Route, caller types.UID) bool {
+	if caller != "" && caller != route.UID {
+		return false
+	}
 	if r.TLS == nil {
 		return true
-	}
-	if chains := r.TLS.VerifiedChains; len(chains) > 0 {
-		name := chains[0][0].Subject.CommonName
-		if subtle.ConstantTimeCompare([]byte(name), []byte(route.UID)) != 1 {
-			return false
-		}
 	}
 	if s.ServerName != nil && r.TLS.ServerName != "" {
 		return strings.EqualFold(r.TLS.ServerName, s.ServerName(route.Target, route.UID))
@@ -290,7 +293,6 @@ func (c *call) extra(w http.ResponseWriter, r *http.Request, extra Extra) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
-	certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
-	extra.ServeTarget(w, r, Caller{Target: c.Target, Settings: target.Settings, Certified: certified})
+	extra.ServeTarget(w, r, Caller{Target: c.Target, Settings: target.Settings, Certified: c.certified})
 	c.server.Metrics.count(c.name, resultExtra)
 }

@@ -78,9 +78,9 @@ type Options struct {
 	Keys func() [][]byte
 	// Certificate is that of the server, for each connection anew.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Clients are the authorities of client certificates, whose common name is the UID of the cluster. Nil: callers are
-	// not asked for any.
-	Clients *x509.CertPool
+	// Clients returns the authorities of client certificates, whose common name is the UID of the cluster, for each
+	// call anew. Nil, or if it returns nil: callers are not asked for any, and none counts.
+	Clients func() *x509.CertPool
 	// ServerName is the name of the host under which a target has to call, if it names one. Nil: any.
 	ServerName func(target clustercache.ClusterKey, uid types.UID) string
 	Limits     Limits
@@ -102,6 +102,7 @@ type Server struct {
 	serving, ending atomic.Bool
 	mu              sync.Mutex
 	address         net.Addr
+	asking          *asking // nil before anybody was asked for a certificate
 }
 
 // New returns a server that does nothing until it is started.
@@ -197,7 +198,7 @@ func (s *Server) Start(ctx context.Context) error {
 func (s *Server) inner() *http.Server {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.Certificate}
 	if s.Clients != nil {
-		config.ClientAuth, config.ClientCAs = tls.VerifyClientCertIfGiven, s.Clients
+		config.GetConfigForClient = s.ask
 	}
 	return &http.Server{
 		Handler: s, TLSConfig: config, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,

@@ -23,6 +23,9 @@ type WebhookServer struct {
 	ClientConfig WebhookClientConfig `json:"clientConfig,omitempty"`
 	// Certificates are about the certificate of the server.
 	Certificates WebhookCertificates `json:"certificates,omitempty"`
+	// ClientAuthorities are those of certificates by which API servers of targets prove which cluster they are of. The
+	// authorizer of node agents answers no others.
+	ClientAuthorities WebhookClientAuthorities `json:"clientAuthorities,omitempty"`
 	// Limits bound what requests take.
 	Limits WebhookLimits `json:"limits,omitempty"`
 	// ShutdownNotice is for how long a hub that ends serves as before, so that everybody notices. Then it has ten seconds
@@ -66,6 +69,15 @@ type WebhookCertificates struct {
 	Overlap    metav1.Duration `json:"overlap,omitempty"`
 	// Names are more names and addresses in the certificate than that of clientConfig. Default: none.
 	Names []string `json:"names,omitempty"`
+}
+
+// WebhookClientAuthorities are those of client certificates of API servers.
+type WebhookClientAuthorities struct {
+	// SecretName is a Secret of somebody else in the namespace of the hub, with certificates of authorities in ca.crt.
+	// Whoever has a certificate of one of them for client authentication, whose common name is the UID of a cluster
+	// (that of its namespace kube-system), is the API server of that cluster to the hub. So they must sign nothing
+	// else. It is read every ten seconds. Default: none.
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // WebhookLimits bound what requests take. A target that exceeds its limits gets 429, and its failure policies decide.
@@ -158,6 +170,14 @@ func validateWebhookServer(w *WebhookServer, namespace string, path *field.Path)
 		if c.ExternalSecretName == c.SecretName {
 			faults = append(faults, field.Invalid(at.Child("externalSecretName"), c.ExternalSecretName,
 				"must differ from secretName, which the hub writes"))
+		}
+	}
+	if clients := w.ClientAuthorities.SecretName; clients != "" {
+		at := path.Child("clientAuthorities", "secretName")
+		faults = append(faults, validateName(clients, at, validation.IsDNS1123Subdomain)...)
+		if clients == c.SecretName || clients == c.ExternalSecretName {
+			faults = append(faults, field.Invalid(at, clients,
+				"must differ from the Secrets of the server's certificates"))
 		}
 	}
 	faults = append(faults, validatePositive(c.RenewAfter, at.Child("renewAfter"))...)

@@ -15,6 +15,10 @@ const (
 	ReasonWebhooksUnreachable = "WebhooksUnreachable"
 	// ReasonWebhooksFailed (WebhooksRegistered): the configurations of webhooks cannot be written.
 	ReasonWebhooksFailed = "WebhooksFailed"
+	// ReasonWebhooksLeftBehind (WebhooksRegistered): the registration was deleted while nothing could be written to the
+	// target, whose API server goes on calling the hub. The TargetCluster stays until somebody deletes it, or registers
+	// the target again.
+	ReasonWebhooksLeftBehind = "WebhooksLeftBehind"
 )
 
 // Keys on configurations of webhooks in targets, and on what they are about.

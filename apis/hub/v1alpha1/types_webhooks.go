@@ -56,6 +56,9 @@ type TargetWebhooks struct {
 	// NodeAgentAuthorizer decides what node agents may do.
 	// +optional
 	NodeAgentAuthorizer *NodeAgentAuthorizerWebhook `json:"nodeAgentAuthorizer,omitempty"`
+	// ControlPlanes changes what Gardener deploys for control planes of shoots, as the providers of their
+	// infrastructure need it. +optional
+	ControlPlanes *ControlPlanesWebhook `json:"controlPlanes,omitempty"`
 }
 
 // WebhookScope says which namespaces of a target webhooks are for.
@@ -218,6 +221,17 @@ type SystemComponentsConfigWebhook struct {
 	// +listType=atomic
 	// +optional
 	PodTolerations []corev1.Toleration `json:"podTolerations,omitempty"`
+}
+
+// ControlPlanesWebhook is about control planes of shoots in a cluster whose scope is Runtime.
+type ControlPlanesWebhook struct {
+	Webhook `json:",inline"`
+
+	// Providers are those that are wanted, of the ones that the hub was built with. The hub has example. Those of
+	// control planes are for namespaces that are labelled with their name (shoot.gardener.cloud/provider and so on).
+	// Required. +kubebuilder:validation:MaxItems=50 +kubebuilder:validation:items:MaxLength=63 +listType=set
+	// +optional
+	Providers []string `json:"providers,omitempty"`
 }
 
 // NodeAgentAuthorizerWebhook is about what node agents may do.

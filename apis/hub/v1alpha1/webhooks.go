@@ -19,7 +19,7 @@ const (
 	minTokenExpirationSeconds, maxTokenExpirationSeconds = 600, 1 << 32
 	defaultTokenExpirationSeconds                        = 12 * 60 * 60
 
-	maxPodTolerations, maxNodeLabels = 100, 50
+	maxPodTolerations, maxNodeLabels, maxProviders = 100, 50, 50
 
 	// What API servers allow at most.
 	defaultWebhookTimeoutSeconds, maxWebhookTimeoutSeconds = 10, 30
@@ -182,6 +182,24 @@ var webhooks = []struct {
 			case home != "" && named != "" && named != home:
 				return field.ErrorList{field.Invalid(path, named,
 					fmt.Sprintf("must be that of the target's registration (%s), or empty", home))}
+			}
+			return nil
+		},
+	},
+	{
+		name: "controlPlanes",
+		of: func(w *TargetWebhooks) *Webhook {
+			return common(w.ControlPlanes, func(c *ControlPlanesWebhook) *Webhook { return &c.Webhook })
+		},
+		off: func(w *TargetWebhooks) { w.ControlPlanes = nil },
+		faults: func(w *TargetWebhooks, _ string, path *field.Path) field.ErrorList {
+			providers := w.ControlPlanes.Providers
+			path = path.Child("providers")
+			switch {
+			case len(providers) == 0:
+				return field.ErrorList{field.Required(path, "whose control planes are to be changed")}
+			case len(providers) > maxProviders:
+				return field.ErrorList{field.TooMany(path, len(providers), maxProviders)}
 			}
 			return nil
 		},

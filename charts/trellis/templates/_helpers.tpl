@@ -70,13 +70,22 @@ SecretNamespaces in apis/config/v1alpha1.
 {{- end -}}
 {{- end -}}
 
+{{/* The same for a webhook. */}}
+{{- define "trellis.mentionsWebhook" -}}
+{{- $webhook := index . 1 -}}
+{{- range (index . 0).Values.config.classes -}}
+{{- if hasKey (.webhooks | default dict) $webhook -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What the hub may do in the namespaces whose Secrets it reads. */}}
 {{- define "trellis.secretRules" -}}
 {{ .Files.Get "rbac/hub-secrets.yaml" }}
 {{- if include "trellis.mentions" (list . "tokenRequestor") }}
 {{ .Files.Get "rbac/hub-tokens.yaml" }}
 {{- end }}
-{{- if include "trellis.mentions" (list . "csrApprover") }}
+{{- $agents := include "trellis.mentionsWebhook" (list . "nodeAgentAuthorizer") }}
+{{- if or (include "trellis.mentions" (list . "csrApprover")) $agents }}
 {{ .Files.Get "rbac/hub-machines.yaml" }}
 {{- end }}
 {{- end -}}

@@ -40,6 +40,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/settings"
+	"github.com/trellis-hub/trellis/controllers/webhookregistration"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/leader"
@@ -296,7 +297,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 	options := clustercache.Options{
 		Secrets:          h.manager.GetCache(),
 		VerifyIdentity:   h.guard.Verify,
-		StillNeeded:      func(key clustercache.ClusterKey) bool { return h.members.StillNeeded(key) },
+		StillNeeded:      h.stillNeeded,
 		DrainTimeout:     c.DrainTimeout.Duration,
 		UserAgent:        userAgent,
 		WrapTransport:    h.toTarget,
@@ -339,6 +340,12 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 		return nil, fmt.Errorf("setting up the cluster cache: %w", err)
 	}
 	return clusters, nil
+}
+
+// stillNeeded reports whether anyone still cleans up in a target whose registration is gone.
+func (h *hub) stillNeeded(key clustercache.ClusterKey) bool {
+	status, known := h.clusters.GetStatus(key)
+	return h.members.StillNeeded(key) || known && webhookregistration.StillNeeded(h.manager.GetCache(), status)
 }
 
 // assemble adds what every replica runs to the manager.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,6 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/webhooks"
 	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/certificates"
+	"github.com/trellis-hub/trellis/webhooks/controlplane/providers"
+	"github.com/trellis-hub/trellis/webhooks/nodeagentauthorizer"
 	"github.com/trellis-hub/trellis/webhooks/routes"
 	"github.com/trellis-hub/trellis/webhooks/server"
 	"github.com/trellis-hub/trellis/webhooks/state"
@@ -39,7 +42,11 @@ func (h *hub) newServing() (*serving, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for the Secret of webhooks: %w", err)
 	}
-	s := &serving{all: webhooks.All()}
+	ofProviders, err := h.ofProviders()
+	if err != nil {
+		return nil, err
+	}
+	s := &serving{all: append(webhooks.All(), ofProviders...)}
 	options := certificates.Options{
 		Secret: types.NamespacedName{Namespace: namespace, Name: config.Certificates.SecretName},
 		Names:  config.ServerNames(), Client: unfenced, Validity: config.Certificates.Validity.Duration,
@@ -48,6 +55,9 @@ func (h *hub) newServing() (*serving, error) {
 	}
 	if external := config.Certificates.ExternalSecretName; external != "" {
 		options.External = types.NamespacedName{Namespace: namespace, Name: external}
+	}
+	if clients := config.ClientAuthorities.SecretName; clients != "" {
+		options.Clients = types.NamespacedName{Namespace: namespace, Name: clients}
 	}
 	if s.store, err = certificates.New(options); err != nil {
 		return nil, err //nolint:wrapcheck // it says what it was about
@@ -64,6 +74,12 @@ func (h *hub) newServing() (*serving, error) {
 			TargetQPS: float64(config.Limits.QPSPerTarget), TargetBurst: config.Limits.BurstPerTarget,
 		},
 		Notice: config.ShutdownNotice.Duration, Metrics: metrics, Logger: h.Logger.WithName("webhooks"),
+		Extras: map[string]server.Extra{
+			nodeagentauthorizer.Path: &nodeagentauthorizer.Authorizer{Source: unfenced, Targets: h.clusters},
+		},
+	}
+	if options.Clients.Name != "" {
+		serverOptions.Clients = s.store.ClientAuthorities
 	}
 	if config.ClientConfig.PerTarget() {
 		serverOptions.ServerName = serverName(h)
@@ -75,6 +91,27 @@ func (h *hub) newServing() (*serving, error) {
 		return nil, fmt.Errorf("setting up the hub: %w", err)
 	}
 	return s, nil
+}
+
+// ofProviders returns the webhooks that change control planes.
+func (h *hub) ofProviders() ([]admission.Webhook, error) {
+	known := providers.Names()
+	for _, class := range h.Config.Classes {
+		wanted := class.Webhooks.ControlPlanes
+		if wanted == nil {
+			continue
+		}
+		for _, name := range wanted.Providers {
+			if !slices.Contains(known, name) {
+				return nil, fmt.Errorf("class %q: webhooks.controlPlanes.providers: the hub was not built with %q, but with %q",
+					class.Name, name, known)
+			}
+		}
+	}
+	//nolint:wrapcheck // it names the provider
+	return providers.Webhooks(func(ctx context.Context, r *admission.Request) (client.Reader, error) {
+		return h.clusters.GetUncachedClient(ctx, r.Target)
+	})
 }
 
 // serverName is the name by which a target calls the hub.

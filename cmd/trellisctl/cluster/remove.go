@@ -91,6 +91,11 @@ func (r *remove) run(ctx context.Context, name string) error {
 	if err := r.unregister(ctx, source, registration, needed); err != nil {
 		return fmt.Errorf("deleting the registration %s/%s: %w", registration.Namespace, registration.Name, err)
 	}
+	if used != nil { // the hub uses the account to clean up
+		if err := r.awaitWebhooks(ctx, source, tc); err != nil {
+			return err
+		}
+	}
 	outcome := &Outcome{Namespace: source.Namespace, Name: name, Action: Removed,
 		ServiceAccount: registration.Annotations[ServiceAccountAnnotation]}
 	var left error
@@ -245,8 +250,34 @@ func (r *remove) release(ctx context.Context, used *usedAccount, outcome *Outcom
 	return err
 }
 
-// awaitGone waits until the hub has released a target. A TargetCluster stays as long as ManagedResources need it, and
-// if a user created it.
+// awaitWebhooks waits until the hub has deleted its configurations of webhooks in the target, or says that it cannot.
+func (r *remove) awaitWebhooks(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) error {
+	if tc == nil || webhooksOf(tc) == nil || !r.wait {
+		return nil
+	}
+	err := r.env.Await(ctx, r.timeout, func(ctx context.Context) (done bool, state string, err error) {
+		now, err := find(ctx, source, tc.Name)
+		if err != nil || now == nil {
+			return err == nil, "", err
+		}
+		webhooks := webhooksOf(now)
+		return webhooks == nil || webhooks.Reason == hubv1alpha1.ReasonWebhooksLeftBehind,
+			"waiting for the hub to delete its configurations of webhooks in the cluster", nil
+	})
+	if cli.IsTimeout(err) {
+		return fmt.Errorf("the registration is deleted, and the service account stays in the cluster, because the hub "+
+			"has not deleted its configurations of webhooks there: %w", err)
+	}
+	return err
+}
+
+// webhooksOf is what a TargetCluster says about webhooks of the hub; nil if there are none.
+func webhooksOf(tc *hubv1alpha1.TargetCluster) *metav1.Condition {
+	return meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionWebhooksRegistered)
+}
+
+// awaitGone waits until the hub has released a target. A TargetCluster stays as long as ManagedResources need it, if its
+// webhooks are left behind, and if a user created it.
 func (r *remove) awaitGone(ctx context.Context, source *cli.Source, name string, needed bool) error {
 	stays := ""
 	err := r.env.Await(ctx, r.timeout, func(ctx context.Context) (done bool, state string, err error) {
@@ -258,6 +289,10 @@ func (r *remove) awaitGone(ctx context.Context, source *cli.Source, name string,
 		needed = needed || tc.Annotations[hubv1alpha1.RegistrationAnnotation] == ""
 		if needed && ready != nil && ready.Reason == hubv1alpha1.ReasonRegistrationGone {
 			stays = ready.Message
+			return true, "", nil
+		}
+		if left := webhooksOf(tc); left != nil && left.Reason == hubv1alpha1.ReasonWebhooksLeftBehind {
+			stays = left.Message
 			return true, "", nil
 		}
 		return false, "waiting for the hub to release the cluster", nil

@@ -43,9 +43,9 @@ func newRemove(env *cli.Env) *cobra.Command {
 		Long: `Delete the configurations of webhooks by which the API server of a cluster calls a hub, of whatever
 registration. The kubeconfig is one of that cluster, not of the one that the hub runs in. No hub is needed for it.
 
-It is for a cluster whose hub is gone for good, or whose registration was deleted before its webhooks were switched off:
-where the failure policy is Fail, nobody could create such objects any more. A hub that still looks after the cluster
-makes the configurations anew: switch off the webhooks there instead, in the TargetCluster.`,
+It is for a cluster whose hub is gone for good, or whose registration was deleted while it could not be reached: where
+the failure policy is Fail, nobody could create such objects any more without the hub. A hub that still looks after the
+cluster makes the configurations anew: switch off the webhooks there instead, in the TargetCluster.`,
 		Example: `  trellisctl --kubeconfig shoot-a.yaml webhooks remove`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context()) },
