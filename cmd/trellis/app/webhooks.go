@@ -13,6 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/webhooks"
 	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/certificates"
+	"github.com/trellis-hub/trellis/webhooks/deletionprotection"
 	"github.com/trellis-hub/trellis/webhooks/routes"
 	"github.com/trellis-hub/trellis/webhooks/server"
 	"github.com/trellis-hub/trellis/webhooks/state"
@@ -39,7 +40,7 @@ func (h *hub) newServing() (*serving, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for the Secret of webhooks: %w", err)
 	}
-	s := &serving{all: webhooks.All()}
+	s := &serving{all: webhooks.All(deletionprotection.NewLister(h.clusters))}
 	options := certificates.Options{
 		Secret: types.NamespacedName{Namespace: namespace, Name: config.Certificates.SecretName},
 		Names:  config.ServerNames(), Client: unfenced, Validity: config.Certificates.Validity.Duration,
