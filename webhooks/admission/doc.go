@@ -22,6 +22,7 @@
 // # Trade-offs
 //
 // Objects are decoded into compiled types, and compared as values of these, which costs two encodings if something has
-// changed, and none if nothing has. A patch that addresses elements of lists by their index fits because the API server
+// changed, and none if nothing has. Elements of lists that move keep fields that the type does not know, if they have a
+// name or the like by which they are found. A patch that addresses elements of lists by their index fits because the API server
 // applies it to the object that it has sent.
 package admission

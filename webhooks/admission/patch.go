@@ -115,22 +115,32 @@ func (p *patch) object(path string, raw, before, after map[string]any) {
 	}
 }
 
-// list removes the elements that are gone, adds those that are new, and changes the others in their places.
+// list removes the elements that are gone, adds those that are new, and changes the others in their places. An element
+// that has moved is removed and added as it is in raw, so that fields that the type does not know move with it.
 func (p *patch) list(path string, raw, before, after []any) {
-	pairs := align(before, after)
+	from, to := identities(before), identities(after)
+	pairs := align(from, to)
 	kept := make(map[int]int, len(pairs)) // indexes of after, and what they were before
 	stays := make(map[int]bool, len(pairs))
 	for _, pair := range pairs {
 		kept[pair.after], stays[pair.before] = pair.before, true
 	}
 	at := func(i int) string { return path + "/" + strconv.Itoa(i) }
+	removed := map[string][]int{} // indexes of before by identity, the first one last
 	for i := len(before) - 1; i >= 0; i-- {
 		if !stays[i] {
 			p.do("remove", at(i), nil)
+			removed[from[i]] = append(removed[from[i]], i)
 		}
 	}
 	for i := range after {
-		if was, is := kept[i]; is {
+		was, found := kept[i]
+		if same := removed[to[i]]; !found && to[i] != "" && len(same) > 0 {
+			was, found = same[len(same)-1], true
+			removed[to[i]] = same[:len(same)-1]
+			p.do("add", at(i), raw[was])
+		}
+		if found {
 			p.value(at(i), raw[was], before[was], after[i])
 		} else {
 			p.do("add", at(i), after[i])
@@ -144,17 +154,9 @@ type pair struct{ before, after int }
 // maxAligned bounds the work on finding elements of lists whose order has changed: the product of both lengths.
 const maxAligned = 1 << 18
 
-// align finds elements of before in after, in the same order: those at both ends, and the most that are possible
-// between. Long lists of which much has changed only have their ends.
-func align(before, after []any) (pairs []pair) {
-	ids := func(list []any) []string {
-		of := make([]string, len(list))
-		for i, element := range list {
-			of[i] = identity(element)
-		}
-		return of
-	}
-	from, to := ids(before), ids(after)
+// align pairs equal identities of two lists without changing their order: those at both ends, and as many as possible
+// between. Long lists of which much has changed are paired at their ends only.
+func align(from, to []string) (pairs []pair) {
 	start, end := 0, 0
 	for start < min(len(from), len(to)) && from[start] == to[start] {
 		pairs = append(pairs, pair{start, start})
@@ -203,12 +205,21 @@ func longest(from, to []string) (pairs []pair) {
 	return pairs
 }
 
-// identity is what tells elements of lists of Kubernetes objects apart: one of their fields, or the value itself. It is
-// empty for objects and lists that have none, which are then told apart by their places.
+// identities are those of the elements of a list.
+func identities(list []any) []string {
+	ids := make([]string, len(list))
+	for i, element := range list {
+		ids[i] = identity(element)
+	}
+	return ids
+}
+
+// identity is what tells elements of lists in objects of Kubernetes and of Gardener apart: one of their fields, or the
+// value itself. It is empty for objects and lists that have none, which are then told apart by their places.
 func identity(element any) string {
 	switch element := element.(type) {
 	case map[string]any:
-		for _, key := range []string{"mountPath", "name", "topologyKey", "key", "ip"} {
+		for _, key := range []string{"mountPath", "name", "path", "topologyKey", "key", "ip", "uid"} {
 			if id, is := element[key].(string); is {
 				return key + "=" + id
 			}

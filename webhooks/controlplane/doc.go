@@ -39,8 +39,8 @@
 // here with few changes. Kinds without a module of their own here (Etcd, VerticalPodAutoscaler) are unstructured, and
 // the configuration of the kubelet is a map: no field is lost because a type does not know it.
 //
-// A patch has only what the mutator changed (patch.go). Fields that the types do not have stay with the item of a list
-// that they belong to, which is found by its name or path.
+// A patch has only what the mutator changed (admission.Patch). Fields that the types do not have stay with the item of
+// a list that they belong to, which is found by its name or path.
 //
 // Errors of a mutator reject the object, as Gardener's library does: a control plane without what its provider needs
 // does not work. What cannot be read (a Cluster) is an internal error.

@@ -1,7 +1,9 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,11 +62,14 @@ func (h *handler) Handle(ctx context.Context, request *admission.Request) (admis
 	if err != nil {
 		return refused(err), nil
 	}
-	changes, err := patch(request.Object.Raw, before, after)
-	if err != nil {
-		return admission.Response{}, fmt.Errorf("make a patch: %w", err)
+	if bytes.Equal(before, after) {
+		return admission.Response{}, nil
 	}
-	return admission.Response{Patch: changes}, nil
+	patch, err := admission.Patch(request.Object.Raw, json.RawMessage(before), json.RawMessage(after))
+	if err != nil {
+		return admission.Response{}, err //nolint:wrapcheck // it names what failed
+	}
+	return admission.Response{Patch: patch}, nil
 }
 
 // prepare reads what the Definition says that mutators want.

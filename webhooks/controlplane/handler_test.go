@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,6 +132,27 @@ spec:
 
 	again, _ := handle(t, w, request(t, changed, changed))
 	g.Expect(again.Patch).To(BeEmpty())
+}
+
+func TestCPW8_UnknownFieldsMoveWithTheirItem(t *testing.T) {
+	g := NewWithT(t)
+	w := mutating(t, func(_ context.Context, _ *controlplane.Context, updated, _ *appsv1.Deployment) error {
+		slices.Reverse(updated.Spec.Template.Spec.Containers)
+		return nil
+	})
+	_, changed := handle(t, w, request(t, object(t, deployment), nil))
+	g.Expect(changed).To(MatchYAML(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kube-controller-manager}
+spec:
+  unknown: stays
+  template:
+    spec:
+      containers:
+      - {name: kube-controller-manager, unknown: of the manager, command: [kcm]}
+      - {name: sidecar, unknown: of the sidecar, resources: {limits: {cpu: 1000m}}}
+`))
 }
 
 func TestCPW9_ErrorsOfAMutatorRefuse(t *testing.T) {
