@@ -40,7 +40,7 @@ func (h *handlers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no review", http.StatusBadRequest)
 		return
 	}
-	for _, webhook := range webhooks.All() {
+	for _, webhook := range webhooks.All(nil) {
 		if "/"+webhook.Path != r.URL.Path {
 			continue
 		}
@@ -80,7 +80,7 @@ func register(t *testing.T, client kubernetes.Interface, h *handlers) {
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "test"}}
-	for _, w := range webhooks.All() {
+	for _, w := range webhooks.All(nil) {
 		if w.Validating || !w.Enabled(&h.target.Settings) {
 			continue
 		}
@@ -163,7 +163,9 @@ func TestHUB23_ConditionsSuppressNoCallThatIsNeeded(t *testing.T) {
 			[]string{"pod-kube-apiserver-load-balancing"}},
 		"of a DaemonSet": {"ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: a, uid: b, controller: true}]", "",
 			[]string{"system-components-config"}},
-		"of a DaemonSet that does not control it": {"ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: a, uid: b}]", "", nil},
+		"of a DaemonSet that does not control it": {
+			"ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: a, uid: b}]", "", nil,
+		},
 		"of a ReplicaSet, without constraints": {"labels: {pod-template-hash: a}", "",
 			[]string{"pod-topology-spread-constraints"}},
 		"of a ReplicaSet, with constraints": {"labels: {pod-template-hash: a}",
@@ -181,7 +183,7 @@ func TestHUB23_ConditionsSuppressNoCallThatIsNeeded(t *testing.T) {
 			for _, spared := range test.spared {
 				g.Expect(h.calls()).NotTo(HaveKey(spared))
 			}
-			for _, w := range webhooks.All() {
+			for _, w := range webhooks.All(nil) {
 				if w.Validating || !w.Enabled(&h.target.Settings) || !ofPods(w, h) {
 					continue
 				}

@@ -40,7 +40,7 @@ const (
 func BenchmarkFleet(b *testing.B) {
 	c := ofSamples(b)
 	var mutating, empty []admission.Webhook
-	for _, w := range webhooks.All() {
+	for _, w := range webhooks.All(nil) {
 		if w.Validating || !w.Enabled(&c.Settings) {
 			continue
 		}

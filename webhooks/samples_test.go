@@ -102,10 +102,12 @@ func ofSamples(t testing.TB) reviews.Target {
 			}}},
 			Services: []corev1.Service{{ObjectMeta: of("istio-ingressgateway-internal"),
 				Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.0.0.1"}}}},
-			Spaces: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "shoot--a", Annotations: map[string]string{
-				"high-availability-config.resources.gardener.cloud/failure-tolerance-type": "zone",
-				"high-availability-config.resources.gardener.cloud/zones":                  "a,b",
-			}}}},
+			Spaces: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{
+				Name: "shoot--a", Annotations: map[string]string{
+					"high-availability-config.resources.gardener.cloud/failure-tolerance-type": "zone",
+					"high-availability-config.resources.gardener.cloud/zones":                  "a,b",
+				},
+			}}},
 			NodeList: []corev1.Node{
 				{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}}}, {},
 			},
@@ -116,7 +118,7 @@ func ofSamples(t testing.TB) reviews.Target {
 func eachMutating(t *testing.T, do func(*testing.T, admission.Webhook)) {
 	t.Helper()
 	c := ofSamples(t)
-	for _, w := range webhooks.All() {
+	for _, w := range webhooks.All(nil) {
 		if !w.Validating && w.Enabled(&c.Settings) {
 			t.Run(w.Name, func(t *testing.T) { do(t, w) })
 		}
@@ -190,7 +192,7 @@ func multiply(tree map[string]any, n int) {
 
 func BenchmarkHandlers(b *testing.B) {
 	c := ofSamples(b)
-	for _, w := range webhooks.All() {
+	for _, w := range webhooks.All(nil) {
 		if w.Validating || !w.Enabled(&c.Settings) {
 			continue
 		}

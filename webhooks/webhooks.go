@@ -1,10 +1,10 @@
 package webhooks
 
 import (
-	"slices"
-
 	"github.com/trellis-hub/trellis/webhooks/admission"
+	"github.com/trellis-hub/trellis/webhooks/deletionprotection"
 	"github.com/trellis-hub/trellis/webhooks/endpointslices"
+	"github.com/trellis-hub/trellis/webhooks/extensionvalidation"
 	"github.com/trellis-hub/trellis/webhooks/highavailability"
 	"github.com/trellis-hub/trellis/webhooks/pods"
 	"github.com/trellis-hub/trellis/webhooks/tokeninvalidator"
@@ -26,13 +26,11 @@ var mutating = []func() admission.Webhook{
 	tokeninvalidator.Webhook,
 }
 
-// validating are the webhooks that refuse objects.
-var validating = []func() admission.Webhook{}
-
-// All returns all webhooks, in the order in which a configuration has their entries.
-func All() (all []admission.Webhook) {
-	for _, webhook := range slices.Concat(mutating, validating) {
+// All returns all webhooks: those that change objects, and then those that refuse them, each in the order in which a
+// configuration has their entries. The lister reads the collections that are to be deleted.
+func All(lister deletionprotection.Lister) (all []admission.Webhook) {
+	for _, webhook := range mutating {
 		all = append(all, webhook())
 	}
-	return all
+	return append(all, deletionprotection.Webhook(lister), extensionvalidation.Webhook())
 }

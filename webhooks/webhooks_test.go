@@ -51,7 +51,7 @@ type registered struct {
 
 func entries(t testing.TB, settings *hubv1alpha1.TargetWebhooks, validating bool) (list []registered) {
 	t.Helper()
-	for _, w := range webhooks.All() {
+	for _, w := range webhooks.All(nil) {
 		if w.Validating != validating {
 			continue
 		}
@@ -81,18 +81,25 @@ func requirements(t testing.TB, selector metav1.LabelSelector) []string {
 func TestCMN12_Registration(t *testing.T) {
 	for _, scope := range []hubv1alpha1.WebhookScope{hubv1alpha1.WebhookScopeTarget, hubv1alpha1.WebhookScopeRuntime} {
 		t.Run(string(scope), func(t *testing.T) {
-			g := NewWithT(t)
-			got, err := yaml.Marshal(entries(t, all(t, scope), false))
-			g.Expect(err).NotTo(HaveOccurred())
-			file := filepath.Join("testdata", strings.ToLower(string(scope))+".yaml")
-			if *update {
-				g.Expect(os.WriteFile(file, got, 0o600)).To(Succeed())
-			}
-			want, err := os.ReadFile(file)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(string(got)).To(Equal(string(want)), "run the test with -update if this is meant")
+			golden(t, strings.ToLower(string(scope)), entries(t, all(t, scope), false))
+			golden(t, "validating", entries(t, all(t, scope), true)) // the same for both
 		})
 	}
+}
+
+// golden compares entries with those of a file in testdata.
+func golden(t *testing.T, name string, entries []registered) {
+	t.Helper()
+	g := NewWithT(t)
+	got, err := yaml.Marshal(entries)
+	g.Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join("testdata", name+".yaml")
+	if *update {
+		g.Expect(os.WriteFile(file, got, 0o600)).To(Succeed())
+	}
+	want, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(got)).To(Equal(string(want)), "run the test with -update if this is meant")
 }
 
 func TestCMN13_Order(t *testing.T) {
@@ -107,12 +114,18 @@ func TestCMN13_Order(t *testing.T) {
 		"pod-kube-apiserver-load-balancing", "pod-virtual-garden-kube-apiserver-load-balancing", "system-components-config",
 		"pod-topology-spread-constraints", "vpa-in-place-updates", "endpoint-slice-hints", "token-invalidator",
 	}))
+	names = nil
+	for _, e := range entries(t, all(t, hubv1alpha1.WebhookScopeTarget), true) {
+		names = append(names, e.Name)
+	}
+	g.Expect(names[:2]).To(Equal([]string{"crd-deletion-protection", "cr-deletion-protection"}))
+	g.Expect(names[2:]).To(And(HaveLen(12), HaveEach(HavePrefix("validation.extensions."))))
 	var paths []string
-	for _, w := range webhooks.All() {
+	for _, w := range webhooks.All(nil) {
 		paths = append(paths, w.Path)
 	}
 	slices.Sort(paths)
-	g.Expect(slices.Compact(paths)).To(HaveLen(len(webhooks.All())), "each has a path of its own")
+	g.Expect(slices.Compact(paths)).To(HaveLen(len(webhooks.All(nil))), "each has a path of its own")
 }
 
 func TestCMN14_StaticPods(t *testing.T) {
@@ -130,7 +143,7 @@ func TestCMN14_StaticPods(t *testing.T) {
 
 func TestCMN11_WebhooksThatAreOff(t *testing.T) {
 	g := NewWithT(t)
-	for _, w := range webhooks.All() {
+	for _, w := range webhooks.All(nil) {
 		g.Expect(w.Enabled(&hubv1alpha1.TargetWebhooks{})).To(BeFalse(), w.Name)
 		g.Expect(w.Enabled(all(t, hubv1alpha1.WebhookScopeTarget))).To(BeTrue(), w.Name)
 	}
@@ -142,7 +155,7 @@ func TestFailurePolicyAndTimeoutOfSettings(t *testing.T) {
 	settings.SeccompProfile.FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
 	settings.KubernetesServiceHost.FailurePolicy = ptr.To(admissionregistrationv1.Fail)
 	settings.Registration.TimeoutSeconds = ptr.To[int32](5)
-	for _, e := range entries(t, settings, false) {
+	for _, e := range slices.Concat(entries(t, settings, false), entries(t, settings, true)) {
 		ignored := e.Name == "seccomp-profile" || e.Name == "pod-scheduler-name"
 		if ignored {
 			g.Expect(e.FailurePolicy).To(Equal(admissionregistrationv1.Ignore), e.Name)

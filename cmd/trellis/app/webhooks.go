@@ -15,6 +15,7 @@ import (
 	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/certificates"
 	"github.com/trellis-hub/trellis/webhooks/controlplane/providers"
+	"github.com/trellis-hub/trellis/webhooks/deletionprotection"
 	"github.com/trellis-hub/trellis/webhooks/nodeagentauthorizer"
 	"github.com/trellis-hub/trellis/webhooks/routes"
 	"github.com/trellis-hub/trellis/webhooks/server"
@@ -46,7 +47,7 @@ func (h *hub) newServing() (*serving, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &serving{all: append(webhooks.All(), ofProviders...)}
+	s := &serving{all: append(webhooks.All(deletionprotection.NewLister(h.clusters)), ofProviders...)}
 	options := certificates.Options{
 		Secret: types.NamespacedName{Namespace: namespace, Name: config.Certificates.SecretName},
 		Names:  config.ServerNames(), Client: unfenced, Validity: config.Certificates.Validity.Duration,
