@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,11 +25,17 @@ const (
 	fresh = 5 * time.Second
 	// lastKnown is for how long something may be used that cannot be read again.
 	lastKnown = 10 * time.Minute
-	// maxKept is how many objects and lists are kept of a target, and maxObject how large an object may be to be kept, in
-	// bytes. What is larger is read each time.
+	// maxKept is how many objects and lists are kept of a target, and maxObject how large an object may be to be kept,
+	// in bytes. What is larger is read each time.
 	maxKept, maxObject = 64, 16 << 10
-	// maxTargets is how many targets something is kept of. The one that has not asked for longest is forgotten.
-	maxTargets = 5000
+	// maxTarget bounds what is kept of a target, in bytes: what was not asked for longest is forgotten. A list that is
+	// larger is read each time.
+	maxTarget = 4 << 20
+	// maxTargets is how many targets something is kept of, and maxBytes how much of all of them, in bytes. The target
+	// that has not asked for longest is forgotten.
+	maxTargets, maxBytes = 5000, 256 << 20
+	// overhead is what an object takes in memory beside its content, in bytes.
+	overhead = 1 << 10
 )
 
 // Clusters are the connections to targets.
@@ -42,8 +48,11 @@ type Cache struct {
 	clusters Clusters
 	clock    clock.PassiveClock
 
-	mu      sync.Mutex
-	targets *lru.Cache[clustercache.ClusterKey, *target]
+	mu sync.Mutex
+	// targets are ordered by when they asked.
+	targets *simplelru.LRU[clustercache.ClusterKey, *target]
+	// bytes are those of all targets, and most how many they may be.
+	bytes, most int
 }
 
 // New returns a cache that has read nothing yet. Without a clock it is the real one.
@@ -51,11 +60,16 @@ func New(clusters Clusters, c clock.PassiveClock) *Cache {
 	if c == nil {
 		c = clock.RealClock{}
 	}
-	targets, err := lru.New[clustercache.ClusterKey, *target](maxTargets)
+	cache := &Cache{clusters: clusters, clock: c, most: maxBytes}
+	targets, err := simplelru.NewLRU(maxTargets, func(_ clustercache.ClusterKey, t *target) {
+		t.kept.Purge()
+		t.forgotten = true
+	})
 	if err != nil {
 		panic(err) // it has a size
 	}
-	return &Cache{clusters: clusters, clock: c, targets: targets}
+	cache.targets = targets
+	return cache
 }
 
 // Of returns the state of a target.
@@ -65,17 +79,25 @@ func (c *Cache) Of(key clustercache.ClusterKey) admission.State {
 	if t, has := c.targets.Get(key); has {
 		return t
 	}
-	kept, err := lru.New[question, answer](maxKept)
+	t := &target{cache: c, key: key}
+	kept, err := simplelru.NewLRU(maxKept, func(_ question, a answer) {
+		t.bytes -= a.size
+		c.bytes -= a.size
+	})
 	if err != nil {
 		panic(err) // it has a size
 	}
-	t := &target{cache: c, key: key, kept: kept}
+	t.kept = kept
 	c.targets.Add(key, t)
 	return t
 }
 
 // Forget forgets what was read of a target: it may be another cluster from now on.
-func (c *Cache) Forget(key clustercache.ClusterKey) { c.targets.Remove(key) }
+func (c *Cache) Forget(key clustercache.ClusterKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.targets.Remove(key)
+}
 
 // question is what is asked of a target.
 type question struct {
@@ -83,9 +105,10 @@ type question struct {
 	name types.NamespacedName
 }
 
-// answer is what it said, and when.
+// answer is what it said, and when. Its size is in bytes.
 type answer struct {
 	value any
+	size  int
 	at    time.Time
 }
 
@@ -93,18 +116,58 @@ type answer struct {
 type target struct {
 	cache  *Cache
 	key    clustercache.ClusterKey
-	kept   *lru.Cache[question, answer]
 	flying singleflight.Group
+
+	// The mutex of the cache guards what follows. A target that is forgotten keeps nothing any more.
+	kept      *simplelru.LRU[question, answer]
+	bytes     int
+	forgotten bool
 }
 
-// reader reads something from a target, and cuts it down to what is kept.
-type reader func(ctx context.Context, c client.Client) (any, error)
+// known returns what is kept.
+func (t *target) known(q question) (answer, bool) {
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
+	return t.kept.Get(q)
+}
+
+// forget removes what is kept.
+func (t *target) forget(q question) {
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
+	t.kept.Remove(q)
+}
+
+// keep keeps an answer, in the place of what it, or others, said longest ago.
+func (t *target) keep(q question, a answer) {
+	c := t.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.kept.Remove(q)
+	if t.forgotten || a.size > min(maxTarget, c.most) {
+		return
+	}
+	t.kept.Add(q, a)
+	t.bytes += a.size
+	c.bytes += a.size
+	for t.bytes > maxTarget {
+		t.kept.RemoveOldest()
+	}
+	c.targets.Get(t.key) // so it is the last one to be forgotten
+	for c.bytes > c.most {
+		c.targets.RemoveOldest()
+	}
+}
+
+// reader reads something from a target, and cuts it down to what is kept. A negative size is that of something that is
+// not to be kept.
+type reader func(ctx context.Context, c client.Client) (value any, size int, err error)
 
 // ask returns what a target says, or has said a moment ago. With old, it is what it has said last if it cannot be
 // asked: stale tells that.
 func (t *target) ask(ctx context.Context, q question, old bool, read reader) (value any, stale bool, err error) {
 	now := t.cache.clock.Now()
-	known, has := t.kept.Get(q)
+	known, has := t.known(q)
 	if has && now.Sub(known.at) < fresh {
 		return known.value, false, nil
 	}
@@ -116,12 +179,14 @@ func (t *target) ask(ctx context.Context, q question, old bool, read reader) (va
 		if err != nil {
 			return nil, err //nolint:wrapcheck // the caller does
 		}
-		value, err := read(ctx, c)
+		value, size, err := read(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		if object, is := value.(interface{ Size() int }); !is || object.Size() <= maxObject {
-			t.kept.Add(q, answer{value, now})
+		if size < 0 {
+			t.forget(q)
+		} else {
+			t.keep(q, answer{value, size, now})
 		}
 		return value, nil
 	})
@@ -135,7 +200,7 @@ func (t *target) ask(ctx context.Context, q question, old bool, read reader) (va
 	case err == nil:
 		return value, false, nil
 	case apierrors.IsNotFound(err):
-		t.kept.Remove(q)
+		t.forget(q)
 		return nil, false, fmt.Errorf("reading %s: %w", q.text(), err)
 	case old && has && now.Sub(known.at) < lastKnown:
 		return known.value, true, nil

@@ -15,7 +15,7 @@ import (
 const (
 	// pageSize is how many objects are listed at a time.
 	pageSize = 500
-	// maxNodes and maxAutoscalers bound what is kept of lists, in bytes as they are sent.
+	// maxNodes and maxAutoscalers bound what is read of lists, in bytes as they are sent.
 	maxNodes, maxAutoscalers = 2 << 20, 512 << 10
 )
 
@@ -24,7 +24,7 @@ var errTooMany = errors.New("there are more than the hub looks at")
 
 // ServiceAccount implements admission.State.
 func (t *target) ServiceAccount(ctx context.Context, name types.NamespacedName) (*corev1.ServiceAccount, error) {
-	value, _, err := asked(ctx, t, question{"ServiceAccount", name}, false,
+	value, _, err := asked(ctx, t, question{"ServiceAccount", name}, false, one(
 		func(ctx context.Context, c client.Client) (*corev1.ServiceAccount, error) {
 			read := &corev1.ServiceAccount{}
 			if err := c.Get(ctx, name, read); err != nil {
@@ -33,13 +33,13 @@ func (t *target) ServiceAccount(ctx context.Context, name types.NamespacedName) 
 			read.ObjectMeta = trimmed(read.ObjectMeta)
 			read.Secrets, read.ImagePullSecrets = nil, nil
 			return read, nil
-		})
+		}))
 	return value, err
 }
 
 // Namespace implements admission.State.
 func (t *target) Namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
-	value, _, err := asked(ctx, t, question{"Namespace", types.NamespacedName{Name: name}}, true,
+	value, _, err := asked(ctx, t, question{"Namespace", types.NamespacedName{Name: name}}, true, one(
 		func(ctx context.Context, c client.Client) (*metav1.PartialObjectMetadata, error) {
 			read := &metav1.PartialObjectMetadata{}
 			read.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -48,7 +48,7 @@ func (t *target) Namespace(ctx context.Context, name string) (*metav1.PartialObj
 			}
 			read.ManagedFields = nil
 			return read, nil
-		})
+		}))
 	return value, err
 }
 
@@ -56,20 +56,21 @@ func (t *target) Namespace(ctx context.Context, name string) (*metav1.PartialObj
 func (t *target) Nodes(ctx context.Context) (nodes []corev1.Node, stale bool, err error) {
 	value, stale, err := asked(ctx, t, question{kind: "Nodes"}, true, func(
 		ctx context.Context, c client.Client,
-	) ([]corev1.Node, error) {
+	) ([]corev1.Node, int, error) {
 		var all []corev1.Node
 		size := 0
 		err := pages(ctx, c, func(list *corev1.NodeList) error {
 			for i := range list.Items {
 				node := &list.Items[i]
 				kept := corev1.Node{
-					ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}, Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
+					ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels},
+					Spec:       corev1.NodeSpec{Taints: node.Spec.Taints},
 				}
 				all, size = append(all, kept), size+kept.Size()
 			}
 			return atMost(size, maxNodes)
 		})
-		return all, err
+		return all, size + len(all)*overhead, err
 	})
 	return value, stale, err
 }
@@ -81,7 +82,7 @@ func (t *target) HorizontalPodAutoscalers(
 	q := question{"HorizontalPodAutoscalers", types.NamespacedName{Namespace: namespace}}
 	value, _, err := asked(ctx, t, q, false, func(
 		ctx context.Context, c client.Client,
-	) ([]autoscalingv2.HorizontalPodAutoscaler, error) {
+	) ([]autoscalingv2.HorizontalPodAutoscaler, int, error) {
 		var all []autoscalingv2.HorizontalPodAutoscaler
 		size := 0
 		err := pages(ctx, c,
@@ -94,14 +95,14 @@ func (t *target) HorizontalPodAutoscalers(
 				}
 				return atMost(size, maxAutoscalers)
 			}, client.InNamespace(namespace))
-		return all, err
+		return all, size + len(all)*overhead, err
 	})
 	return value, err
 }
 
 // ConfigMap implements admission.State.
 func (t *target) ConfigMap(ctx context.Context, name types.NamespacedName) (*corev1.ConfigMap, error) {
-	value, _, err := asked(ctx, t, question{"ConfigMap", name}, false,
+	value, _, err := asked(ctx, t, question{"ConfigMap", name}, false, one(
 		func(ctx context.Context, c client.Client) (*corev1.ConfigMap, error) {
 			read := &corev1.ConfigMap{}
 			if err := c.Get(ctx, name, read); err != nil {
@@ -109,13 +110,13 @@ func (t *target) ConfigMap(ctx context.Context, name types.NamespacedName) (*cor
 			}
 			read.ObjectMeta = trimmed(read.ObjectMeta)
 			return read, nil
-		})
+		}))
 	return value, err
 }
 
 // Service implements admission.State.
 func (t *target) Service(ctx context.Context, name types.NamespacedName) (*corev1.Service, error) {
-	value, _, err := asked(ctx, t, question{"Service", name}, false,
+	value, _, err := asked(ctx, t, question{"Service", name}, false, one(
 		func(ctx context.Context, c client.Client) (*corev1.Service, error) {
 			read := &corev1.Service{}
 			if err := c.Get(ctx, name, read); err != nil {
@@ -123,7 +124,7 @@ func (t *target) Service(ctx context.Context, name types.NamespacedName) (*corev
 			}
 			read.ObjectMeta = trimmed(read.ObjectMeta)
 			return read, nil
-		})
+		}))
 	return value, err
 }
 
@@ -139,12 +140,33 @@ func atMost(n, most int) error {
 	return nil
 }
 
+// sized is an object that knows its size as it is sent, in bytes.
+type sized interface{ Size() int }
+
+// one has an object kept if it is not too large.
+func one[T sized](
+	read func(context.Context, client.Client) (T, error),
+) func(context.Context, client.Client) (T, int, error) {
+	return func(ctx context.Context, c client.Client) (object T, size int, err error) {
+		if object, err = read(ctx, c); err != nil {
+			return object, 0, err
+		}
+		if size = object.Size(); size > maxObject {
+			return object, -1, nil
+		}
+		return object, size + overhead, nil
+	}
+}
+
 // asked is ask for answers of one type.
 func asked[T any](
-	ctx context.Context, t *target, q question, old bool, read func(context.Context, client.Client) (T, error),
+	ctx context.Context, t *target, q question, old bool,
+	read func(context.Context, client.Client) (T, int, error),
 ) (value T, stale bool, err error) {
 	var none T
-	said, stale, err := t.ask(ctx, q, old, func(ctx context.Context, c client.Client) (any, error) { return read(ctx, c) })
+	said, stale, err := t.ask(ctx, q, old, func(ctx context.Context, c client.Client) (any, int, error) {
+		return read(ctx, c)
+	})
 	if err != nil {
 		return none, false, err
 	}
@@ -167,7 +189,8 @@ func pages[T any, L list[T]](
 ) error {
 	next := ""
 	for {
-		page, few := L(new(T)), append(options[:len(options):len(options)], client.Limit(pageSize), client.Continue(next))
+		page := L(new(T))
+		few := append(options[:len(options):len(options)], client.Limit(pageSize), client.Continue(next))
 		if err := c.List(ctx, page, few...); err != nil {
 			return err //nolint:wrapcheck // ask does
 		}

@@ -46,7 +46,9 @@ func (c *clusters) GetUncachedClient(_ context.Context, key clustercache.Cluster
 		return nil, clustercache.ErrClusterNotConnected
 	}
 	return interceptor.NewClient(c.clients[key], interceptor.Funcs{
-		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+		Get: func(
+			ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption,
+		) error {
 			c.calls.Add(1)
 			if c.hangs != nil {
 				select {
@@ -70,10 +72,14 @@ func objects(value string) []client.Object {
 		&corev1.ServiceAccount{ObjectMeta: meta, ImagePullSecrets: []corev1.LocalObjectReference{{Name: "s"}}},
 		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"of": value}},
 		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: value}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name.Namespace, Annotations: map[string]string{"of": value}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name.Namespace, Annotations: map[string]string{"of": value},
+		}},
 		&corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"of": value}, Annotations: map[string]string{"x": "y"}},
-			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: value}}, PodCIDR: "10.0.0.0/8"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "n", Labels: map[string]string{"of": value}, Annotations: map[string]string{"x": "y"},
+			},
+			Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: value}}, PodCIDR: "10.0.0.0/8"},
 		},
 		&autoscalingv2.HorizontalPodAutoscaler{
 			ObjectMeta: meta, Spec: autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3},
