@@ -71,6 +71,10 @@ func SourceIdentity(namespace string) []client.Object {
 	)
 }
 
+// TargetWebhooks returns what the credential of a registration needs in its target for the webhooks of the hub, beside
+// what ManagedResources need.
+func TargetWebhooks() []rbacv1.PolicyRule { return rules([]string{"rbac/target-webhooks.yaml"}) }
+
 // DeletionGuard returns the policies by which an API server refuses to delete a TargetCluster, or a registration that
 // ManagedResources need, unless it is confirmed. Service accounts, and members of the group
 // hub.gardener.cloud:programs, need no confirmation. The CRD of TargetClusters has to be

@@ -100,7 +100,8 @@ func TestDrift(t *testing.T) {
 		},
 	} {
 		all := &admissionregistrationv1.MutatingWebhookConfigurationList{}
-		b.Expect(shared.B.Client.List(b.ctx, all, client.MatchingLabels{hubv1alpha1.WebhooksLabel: "true"})).To(Succeed())
+		labelled := client.MatchingLabels{hubv1alpha1.WebhooksLabel: "true"}
+		b.Expect(shared.B.Client.List(b.ctx, all, labelled)).To(Succeed())
 		b.Expect(all.Items).To(HaveLen(1), name)
 		b.Expect(harm(shared.B.Client, &all.Items[0])).To(Succeed())
 		b.Eventually(func() []string { now, _ := b.names(shared.B); return now }).Should(Equal(want), name)
@@ -113,7 +114,9 @@ func TestDrift(t *testing.T) {
 		}))
 	}
 	looks := func() int {
-		return len(shared.Calls(shared.B.Key, func(c twins.Call) bool { return strings.HasSuffix(c.Path, "selfsubjectaccessreviews") }))
+		return len(shared.Calls(shared.B.Key, func(c twins.Call) bool {
+			return strings.HasSuffix(c.Path, "selfsubjectaccessreviews")
+		}))
 	}
 	before := looks()
 	b.Eventually(looks).Should(BeNumerically(">", before+1))
@@ -183,7 +186,9 @@ func TestNames(t *testing.T) {
 	b := newBench(t, nil)
 	b.serve(b.listener)
 	for _, name := range []string{"gardener-resource-manager", "gardener-resource-manager-shoot"} {
-		shared.B.Create(t, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		shared.B.Create(t, &admissionregistrationv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+		})
 	}
 	b.switchOn(shared.B, "api.b")
 	b.start(nil)

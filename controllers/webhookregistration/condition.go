@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/untrusted"
+	"github.com/trellis-hub/trellis/webhooks/admission"
 )
 
 // maxMessage bounds the message of the condition, in bytes.
@@ -21,6 +23,45 @@ const maxMessage = 2 << 10
 
 func conditionOf(tc *hubv1alpha1.TargetCluster) *metav1.Condition {
 	return meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionWebhooksRegistered)
+}
+
+// condition is that of a plan which is carried out.
+func (p *plan) condition(name string) *metav1.Condition {
+	var parts []string
+	if len(p.calls) > 0 {
+		parts = append(parts,
+			"the API server of the target calls the hub, see the configurations of webhooks "+name+" there")
+	}
+	if len(p.replaced) > 0 {
+		parts = append(parts, "admission policies "+name+"-* of the target replace the webhooks "+names(p.replaced))
+	}
+	condition := &metav1.Condition{
+		Status: metav1.ConditionTrue, Reason: hubv1alpha1.ReasonWebhooksRegistered, Message: strings.Join(parts, "; "),
+	}
+	if len(p.missing) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, hubv1alpha1.ReasonPoliciesNotServed
+		p.complete(condition)
+	}
+	return condition
+}
+
+// complete adds to a condition what cannot be done as the settings demand.
+func (p *plan) complete(condition *metav1.Condition) {
+	if len(p.missing) == 0 {
+		return
+	}
+	if condition.Message != "" {
+		condition.Message += "; "
+	}
+	condition.Message += "webhooks whose mode is Policy are not registered: " + strings.Join(p.missing, ", ")
+}
+
+func names(webhooks []admission.Webhook) string {
+	list := make([]string, 0, len(webhooks))
+	for i := range webhooks {
+		list = append(list, webhooks[i].Name)
+	}
+	return strings.Join(list, ", ")
 }
 
 // report writes the condition of a target, if it says something new; nil removes it.

@@ -34,6 +34,9 @@ const (
 	runTimeout = time.Minute
 	// defaultPeriod is the time between two probes of a target.
 	defaultPeriod = 5 * time.Minute
+	// defaultTakeUp is how long an API server may take to use a configuration or a policy. Policies are compiled once a
+	// second at most.
+	defaultTakeUp = 10 * time.Second
 	// lookRate, a second, and lookBurst bound how often one target is worked on: it may change its configurations as
 	// often as it likes.
 	lookRate, lookBurst = 1, 10
@@ -80,6 +83,8 @@ type Options struct {
 
 	// period is the time between two probes. Default: 5 minutes.
 	period time.Duration
+	// takeUp is how long an API server may take to use what was written. Default: 10 seconds.
+	takeUp time.Duration
 }
 
 // Controller is the controller. Make it with New.
@@ -99,6 +104,9 @@ func New(options Options) (*Controller, error) {
 	if o.period == 0 {
 		o.period = defaultPeriod
 	}
+	if o.takeUp == 0 {
+		o.takeUp = defaultTakeUp
+	}
 	if o.Environment.Clock == nil {
 		o.Environment.Clock = clock.RealClock{}
 	}
@@ -116,9 +124,11 @@ func New(options Options) (*Controller, error) {
 	selector := labels.SelectorFromSet(labels.Set{hubv1alpha1.WebhooksLabel: "true"})
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {
 		builder.Watches(&multicluster.Objects{
-			Kind: admissionregistrationv1.SchemeGroupVersion.WithKind(kind), MetadataOnly: true, LabelSelector: selector,
+			Kind:         admissionregistrationv1.SchemeGroupVersion.WithKind(kind),
+			MetadataOnly: true, LabelSelector: selector,
 		}, wholeTarget)
 	}
+	r.watchPolicies(builder, selector)
 	c := &Controller{reconciler: r}
 	if options.Follow != nil {
 		builder.FollowsSettings(func(
@@ -171,7 +181,7 @@ func (c *Controller) followMaterial(ctx context.Context) error {
 	}
 }
 
-// configurationName is that of both configurations in a target.
+// configurationName is that of both configurations in a target. Names of policies begin with it.
 func (r *reconciler) configurationName(key clustercache.ClusterKey) string {
 	sum := sha256.Sum256([]byte(r.ID + "\x00" + key.String()))
 	return "trellis-" + hex.EncodeToString(sum[:6])

@@ -3,11 +3,9 @@ package webhookregistration
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -31,8 +29,8 @@ const (
 
 // Endpoint is where targets call the hub. One of both is set.
 type Endpoint struct {
-	// URL is what the paths of routes are appended to, as in https://trellis.garden.svc. "{target}" in its host stands for
-	// a label that each target has of its own.
+	// URL is what the paths of routes are appended to, as in https://trellis.garden.svc. "{target}" in its host stands
+	// for a label that each target has of its own.
 	URL string
 	// Service is one in the targets. Its path is set for each.
 	Service *admissionregistrationv1.ServiceReference
@@ -90,7 +88,7 @@ func (r *registration) entries(validating bool) (all []entry) {
 func (r *registration) split(path string, e admission.Entry, mutating bool) []entry {
 	e.Name += domain
 	if mutating {
-		e.ObjectSelector = excluding(e.ObjectSelector)
+		e.ObjectSelector = admission.Excluding(e.ObjectSelector)
 	}
 	if e.FailurePolicy == admissionregistrationv1.Ignore {
 		return []entry{{e, r.config(path, true)}}
@@ -133,14 +131,6 @@ func literal(s string) string {
 	return string(encoded)
 }
 
-// excluding adds to a selector that the object must not be excluded.
-func excluding(selector metav1.LabelSelector) metav1.LabelSelector {
-	selector.MatchExpressions = append(slices.Clip(selector.MatchExpressions), metav1.LabelSelectorRequirement{
-		Key: hubv1alpha1.WebhooksExcludeLabel, Operator: metav1.LabelSelectorOpDoesNotExist,
-	})
-	return selector
-}
-
 // probe is the entry by which the hub finds out whether the target's API server can call it.
 func (r *registration) probe() entry {
 	return entry{admission.Entry{
@@ -156,7 +146,8 @@ func (r *registration) probe() entry {
 		MatchConditions: []admissionregistrationv1.MatchCondition{r.byHub("=="), {
 			Name: "probe",
 			Expression: fmt.Sprintf("has(object.spec.nonResourceAttributes) && "+
-				"has(object.spec.nonResourceAttributes.path) && object.spec.nonResourceAttributes.path == %q", probePath),
+				"has(object.spec.nonResourceAttributes.path) && "+
+				"object.spec.nonResourceAttributes.path == %q", probePath),
 		}},
 	}, r.config(server.ReachedPath, false)}
 }
@@ -168,11 +159,11 @@ var reviewVersions = []string{"v1", "v1beta1"}
 func (r *registration) mutating() (webhooks []admissionregistrationv1.MutatingWebhook) {
 	for _, e := range r.entries(false) {
 		webhooks = append(webhooks, admissionregistrationv1.MutatingWebhook{
-			Name: e.Name, ClientConfig: e.config, Rules: scoped(e.Rules), FailurePolicy: &e.FailurePolicy,
+			Name: e.Name, ClientConfig: e.config, Rules: admission.Scoped(e.Rules), FailurePolicy: &e.FailurePolicy,
 			MatchPolicy: &e.MatchPolicy, NamespaceSelector: &e.NamespaceSelector, ObjectSelector: &e.ObjectSelector,
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: &e.TimeoutSeconds,
-			AdmissionReviewVersions: reviewVersions, ReinvocationPolicy: ptr.To(admissionregistrationv1.NeverReinvocationPolicy),
-			MatchConditions: e.MatchConditions,
+			AdmissionReviewVersions: reviewVersions, MatchConditions: e.MatchConditions,
+			ReinvocationPolicy: ptr.To(admissionregistrationv1.NeverReinvocationPolicy),
 		})
 	}
 	return webhooks
@@ -182,22 +173,11 @@ func (r *registration) mutating() (webhooks []admissionregistrationv1.MutatingWe
 func (r *registration) validating() (webhooks []admissionregistrationv1.ValidatingWebhook) {
 	for _, e := range append([]entry{r.probe()}, r.entries(true)...) {
 		webhooks = append(webhooks, admissionregistrationv1.ValidatingWebhook{
-			Name: e.Name, ClientConfig: e.config, Rules: scoped(e.Rules), FailurePolicy: &e.FailurePolicy,
+			Name: e.Name, ClientConfig: e.config, Rules: admission.Scoped(e.Rules), FailurePolicy: &e.FailurePolicy,
 			MatchPolicy: &e.MatchPolicy, NamespaceSelector: &e.NamespaceSelector, ObjectSelector: &e.ObjectSelector,
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), TimeoutSeconds: &e.TimeoutSeconds,
 			AdmissionReviewVersions: reviewVersions, MatchConditions: e.MatchConditions,
 		})
 	}
 	return webhooks
-}
-
-// scoped sets the scope of rules as API servers do, so that what is read can be compared.
-func scoped(rules []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
-	rules = slices.Clone(rules)
-	for i := range rules {
-		if rules[i].Scope == nil {
-			rules[i].Scope = ptr.To(admissionregistrationv1.AllScopes)
-		}
-	}
-	return rules
 }

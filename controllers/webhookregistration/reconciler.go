@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,10 +13,10 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,14 +25,16 @@ import (
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 	"github.com/trellis-hub/trellis/metrics"
 	"github.com/trellis-hub/trellis/untrusted"
+	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/certificates"
 	"github.com/trellis-hub/trellis/webhooks/routes"
 	"github.com/trellis-hub/trellis/webhooks/server"
 )
 
 const (
-	// probeTries is how often an API server is asked to call the hub until it has taken up the configuration, failedTries
-	// how often it may fail to call it, for it may still use the former one. probePause is the time between two tries.
+	// probeTries is how often an API server is asked to call the hub until it has taken up the configuration,
+	// failedTries how often it may fail to call it, for it may still use the former one. probePause is the time between
+	// two tries.
 	probeTries, failedTries, probePause = 20, 3, 500 * time.Millisecond
 	// retryPause is the time until a target is looked at again that cannot be attached at present.
 	retryPause = 30 * time.Second
@@ -53,6 +56,8 @@ type known struct {
 	// user is that of the hub's credential, in the connection that it was asked for.
 	user       string
 	connection int64
+	// written is when something was last written to the target; zero if that is not known.
+	written time.Time
 }
 
 // Engage implements multicluster.Engager.
@@ -124,7 +129,7 @@ func (r *reconciler) wanted(status clustercache.Status) bool {
 	}
 	settings := r.Settings(status)
 	for i := range r.Webhooks {
-		if webhook := &r.Webhooks[i]; webhook.Enabled(&settings) && webhook.Registration != nil {
+		if r.registers(i, &settings) {
 			return true
 		}
 	}
@@ -180,28 +185,152 @@ func (r *reconciler) Reconcile(
 	}))
 }
 
-// attach brings the configurations in line, in the order that the documentation of the package gives.
+// attach brings policies and configurations in line, in the order that the documentation of the package gives.
 func (r *reconciler) attach(ctx context.Context, target *multicluster.Target) (again time.Duration, err error) {
-	material, _ := r.Store.Material()
-	if material == nil {
-		return retryPause, nil
-	}
 	settings := r.Settings(target.Status)
-	user, err := r.user(ctx, target)
+	name := r.configurationName(target.Key())
+	live, err := readPolicies(ctx, target.Client, name)
 	if err != nil {
 		return 0, err
 	}
+	p := r.plan(name, &settings, live)
 	reg := &registration{
-		endpoint: r.Endpoint, material: material, settings: &settings, webhooks: r.Webhooks, user: user,
+		endpoint: r.Endpoint, settings: &settings, webhooks: p.calls,
 		route: routes.Route{Target: target.Key(), UID: target.Status.UID},
+	}
+	written, err := writePolicies(ctx, target.Client, p, live, metav1.ObjectMeta{
+		Labels:      map[string]string{hubv1alpha1.WebhooksLabel: "true"},
+		Annotations: map[string]string{hubv1alpha1.WebhooksTargetAnnotation: metrics.TargetName(target.Key())},
+	})
+	r.wrote(target, written)
+	if err != nil {
+		return 0, err
+	}
+	// What is new has to be in use before what it replaces is deleted.
+	after := r.inUse(target)
+	if after > 0 && len(p.replaced) > 0 {
+		if still, err := r.called(ctx, target, p.replaced, &settings); err != nil {
+			return 0, err
+		} else if len(still) > 0 {
+			reg.webhooks, again = r.inOrder(p.calls, still), after
+		}
+	}
+	called, others := p.obsolete(name, &settings, live)
+	if err := removePolicies(ctx, target.Client, others); err != nil {
+		return 0, err
+	}
+	condition := p.condition(name)
+	if len(reg.webhooks) == 0 {
+		if err := removeConfigurations(ctx, target.Client, name); err != nil {
+			return 0, err
+		}
+		if material, _ := r.Store.Material(); material != nil {
+			r.note(target.Key(), func(k *known) { k.hash = material.Hash }) // it needs none
+		}
+		return 0, r.report(ctx, target, condition)
+	}
+	pause, fault, err := r.attachCalls(ctx, target, reg)
+	if err != nil {
+		return 0, err
+	}
+	if fault != nil {
+		p.complete(fault)
+		return pause, r.report(ctx, target, fault)
+	}
+	if pause > 0 {
+		return pause, nil
+	}
+	if len(called) > 0 {
+		if after := r.inUse(target); after > 0 {
+			again = max(again, after)
+		} else if err := removePolicies(ctx, target.Client, called); err != nil {
+			return 0, err
+		}
+	}
+	return again, r.report(ctx, target, condition)
+}
+
+// wrote notes whether something was written just now.
+func (r *reconciler) wrote(target *multicluster.Target, written bool) {
+	r.note(target.Key(), func(k *known) {
+		if written || k.written.IsZero() {
+			k.written = r.Environment.Clock.Now()
+		}
+	})
+}
+
+// inUse returns the time until the API server of a target uses what was written last; zero if it does.
+func (r *reconciler) inUse(target *multicluster.Target) (after time.Duration) {
+	r.note(target.Key(), func(k *known) { after = k.written.Add(r.takeUp).Sub(r.Environment.Clock.Now()) })
+	return max(0, after)
+}
+
+// called are those of some webhooks that a configuration in the target has entries of.
+func (r *reconciler) called(
+	ctx context.Context, target *multicluster.Target, webhooks []admission.Webhook,
+	settings *hubv1alpha1.TargetWebhooks,
+) (called []admission.Webhook, err error) {
+	name := types.NamespacedName{Name: r.configurationName(target.Key())}
+	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	for _, configuration := range []client.Object{mutating, validating} {
+		if err := target.Client.Get(ctx, name, configuration); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading the configurations of webhooks: %w", err)
+		}
+	}
+	entries := sets.New[string]()
+	for i := range mutating.Webhooks {
+		entries.Insert(mutating.Webhooks[i].Name)
+	}
+	for i := range validating.Webhooks {
+		entries.Insert(validating.Webhooks[i].Name)
+	}
+	for _, webhook := range webhooks {
+		if slices.ContainsFunc(webhook.Entries(settings), func(e admission.Entry) bool {
+			return entries.HasAny(e.Name+domain, ownPrefix+e.Name+domain)
+		}) {
+			called = append(called, webhook)
+		}
+	}
+	return called, nil
+}
+
+// inOrder returns the webhooks of two lists in the order in which they are called.
+func (r *reconciler) inOrder(lists ...[]admission.Webhook) (all []admission.Webhook) {
+	in := sets.New[string]()
+	for _, list := range lists {
+		for i := range list {
+			in.Insert(list[i].Name)
+		}
+	}
+	for i := range r.Webhooks {
+		if in.Has(r.Webhooks[i].Name) {
+			all = append(all, r.Webhooks[i])
+		}
+	}
+	return all
+}
+
+// attachCalls brings the configurations in line. If that is not possible yet, pause is the time until it is tried
+// again, and fault a condition that says why, unless that is a matter of moments.
+func (r *reconciler) attachCalls(
+	ctx context.Context, target *multicluster.Target, reg *registration,
+) (pause time.Duration, fault *metav1.Condition, err error) {
+	material, _ := r.Store.Material()
+	if material == nil {
+		return retryPause, nil, nil
+	}
+	reg.material = material
+	if reg.user, err = r.user(ctx, target); err != nil {
+		return 0, nil, err
 	}
 	ready := reg.route
 	ready.Webhook = server.ReadyPath
 	if err := r.Served(ctx, ready, material); err != nil {
-		return retryPause, r.report(ctx, target, &metav1.Condition{
+		return retryPause, &metav1.Condition{
 			Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonWebhooksNotServed,
 			Message: "the hub does not serve the webhooks of this target yet: " + err.Error(),
-		})
+		}, nil
 	}
 	live := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	name := types.NamespacedName{Name: r.configurationName(target.Key())}
@@ -210,37 +339,36 @@ func (r *reconciler) attach(ctx context.Context, target *multicluster.Target) (a
 		// Once they are there, entries with the policy Fail stay until they are switched off.
 		reg.all = live.Annotations[hubv1alpha1.WebhooksAttachedAnnotation] == string(target.Status.UID)
 	case !apierrors.IsNotFound(err):
-		return 0, fmt.Errorf("reading the configurations of webhooks: %w", err)
+		return 0, nil, fmt.Errorf("reading the configurations of webhooks: %w", err)
 	}
 	if err := r.write(ctx, target, reg); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	r.note(target.Key(), func(k *known) { k.hash = material.Hash })
 	attached := reg.all
 	if err := r.reach(ctx, target); err != nil {
-		return retryPause, r.report(ctx, target, unreachable(err, attached))
+		return retryPause, unreachable(err, attached), nil
 	}
 	if !attached {
 		reg.all = true
 		if err := r.write(ctx, target, reg); err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		target.Log.Info("The API server of the target calls the hub's webhooks now", "configuration", name.Name)
 	}
-	return 0, r.report(ctx, target, &metav1.Condition{
-		Status: metav1.ConditionTrue, Reason: hubv1alpha1.ReasonWebhooksRegistered,
-		Message: "the API server of the target calls the hub, see the configurations of webhooks " + name.Name + " there",
-	})
+	return 0, nil, nil
 }
 
 func unreachable(err error, attached bool) *metav1.Condition {
-	text := "the API server of the target cannot call the hub, so webhooks whose failure policy is Fail are not registered"
+	text := "the API server of the target cannot call the hub, so webhooks whose failure policy is Fail are not " +
+		"registered"
 	if attached {
 		text = "the API server of the target cannot call the hub, so it refuses what webhooks are for whose failure " +
 			"policy is Fail"
 	}
 	return &metav1.Condition{
-		Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonWebhooksUnreachable, Message: text + ": " + err.Error(),
+		Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonWebhooksUnreachable,
+		Message: text + ": " + err.Error(),
 	}
 }
 
@@ -277,21 +405,20 @@ const maxUser = 1024
 func (r *reconciler) write(ctx context.Context, target *multicluster.Target, reg *registration) error {
 	meta := r.meta(target, reg)
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: reg.mutating()}
-	if err := put(ctx, target, mutating, &admissionregistrationv1.MutatingWebhookConfiguration{},
-		func(live *admissionregistrationv1.MutatingWebhookConfiguration) (same bool) {
-			same = equality.Semantic.DeepEqual(live.Webhooks, mutating.Webhooks)
-			live.Webhooks = mutating.Webhooks
-			return same
-		}); err != nil {
+	first, err := put(ctx, target.Client, mutating, &admissionregistrationv1.MutatingWebhookConfiguration{},
+		func(live *admissionregistrationv1.MutatingWebhookConfiguration) bool {
+			return take(&live.Webhooks, mutating.Webhooks)
+		})
+	if err != nil {
 		return err
 	}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: reg.validating()}
-	return put(ctx, target, validating, &admissionregistrationv1.ValidatingWebhookConfiguration{},
-		func(live *admissionregistrationv1.ValidatingWebhookConfiguration) (same bool) {
-			same = equality.Semantic.DeepEqual(live.Webhooks, validating.Webhooks)
-			live.Webhooks = validating.Webhooks
-			return same
+	second, err := put(ctx, target.Client, validating, &admissionregistrationv1.ValidatingWebhookConfiguration{},
+		func(live *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
+			return take(&live.Webhooks, validating.Webhooks)
 		})
+	r.wrote(target, first || second)
+	return err
 }
 
 func (r *reconciler) meta(target *multicluster.Target, reg *registration) metav1.ObjectMeta {
@@ -311,29 +438,38 @@ func (r *reconciler) meta(target *multicluster.Target, reg *registration) metav1
 
 // put writes an object that belongs to the hub alone, if it is not as it should be. take takes over what is not
 // metadata into the live one, and tells whether that was the same.
-func put[T client.Object](ctx context.Context, target *multicluster.Target, desired, live T, take func(T) bool) error {
-	err := target.Client.Get(ctx, client.ObjectKeyFromObject(desired), live)
+func put[T client.Object](
+	ctx context.Context, target client.Client, desired, live T, take func(T) bool,
+) (written bool, err error) {
+	err = target.Get(ctx, client.ObjectKeyFromObject(desired), live)
 	switch {
 	case apierrors.IsNotFound(err):
-		if err := target.Client.Create(ctx, desired); err != nil {
-			return fmt.Errorf("creating the configuration of webhooks %s: %w", desired.GetName(), err)
+		if err := target.Create(ctx, desired); err != nil {
+			return false, fmt.Errorf("creating the configuration of webhooks %s: %w", desired.GetName(), err)
 		}
-		return nil
+		return true, nil
 	case err != nil:
-		return fmt.Errorf("reading the configuration of webhooks %s: %w", desired.GetName(), err)
+		return false, fmt.Errorf("reading the configuration of webhooks %s: %w", desired.GetName(), err)
 	}
+	return change(ctx, target, desired, live, take)
+}
+
+// change does the same for an object that was read.
+func change[T client.Object](
+	ctx context.Context, target client.Client, desired, live T, take func(T) bool,
+) (written bool, err error) {
 	same := take(live)
 	same = hasAll(live.GetLabels(), desired.GetLabels()) && same
 	same = hasAll(live.GetAnnotations(), desired.GetAnnotations()) && same
 	if same {
-		return nil
+		return false, nil
 	}
 	live.SetLabels(with(live.GetLabels(), desired.GetLabels()))
 	live.SetAnnotations(with(live.GetAnnotations(), desired.GetAnnotations()))
-	if err := target.Client.Update(ctx, live); err != nil { // it has the version that was read
-		return fmt.Errorf("updating the configuration of webhooks %s: %w", desired.GetName(), err)
+	if err := target.Update(ctx, live); err != nil { // it has the version that was read
+		return false, fmt.Errorf("updating the configuration of webhooks %s: %w", desired.GetName(), err)
 	}
-	return nil
+	return true, nil
 }
 
 func hasAll(all, some map[string]string) bool {
@@ -396,7 +532,7 @@ func withoutCodes(err error) error {
 	return errors.New(untrusted.Message(code.ReplaceAllString(err.Error(), ".(code)/")))
 }
 
-// detach deletes the configurations, and sees to it that they are gone.
+// detach deletes what is registered, and sees to it that it is gone.
 func (r *reconciler) detach(ctx context.Context, target *multicluster.Target) error {
 	r.note(target.Key(), func(k *known) { k.hash = "" })
 	name := r.configurationName(target.Key())
@@ -406,10 +542,24 @@ func (r *reconciler) detach(ctx context.Context, target *multicluster.Target) er
 	return r.report(ctx, target, nil)
 }
 
-// remove deletes the configurations of a name from a target, and sees to it that they are gone.
+// remove deletes the configurations of a name from a target, and the policies whose names begin with it. Policies that
+// the hub may not list it has not made.
 func remove(ctx context.Context, target client.Client, name string) error {
+	if err := removeConfigurations(ctx, target, name); err != nil {
+		return err
+	}
+	live, err := readPolicies(ctx, target, name)
+	if err != nil {
+		return err
+	}
+	return removePolicies(ctx, target, live.live)
+}
+
+// removeConfigurations deletes the configurations of a name from a target, and sees to it that they are gone.
+func removeConfigurations(ctx context.Context, target client.Client, name string) error {
 	for _, obj := range []client.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
+		&admissionregistrationv1.MutatingWebhookConfiguration{},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{},
 	} {
 		err := target.Get(ctx, types.NamespacedName{Name: name}, obj)
 		if apierrors.IsNotFound(err) {
@@ -423,7 +573,8 @@ func remove(ctx context.Context, target client.Client, name string) error {
 			return fmt.Errorf("deleting the configuration of webhooks %s: %w", name, err)
 		}
 		if err := target.Get(ctx, types.NamespacedName{Name: name}, obj); err == nil {
-			return fmt.Errorf("the configuration of webhooks %s is still there, with finalizers %q", name, obj.GetFinalizers())
+			return fmt.Errorf("the configuration of webhooks %s is still there, with finalizers %q",
+				name, obj.GetFinalizers())
 		} else if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("reading the configuration of webhooks %s: %w", name, err)
 		}

@@ -36,6 +36,7 @@ import (
 	"github.com/trellis-hub/trellis/webhooks/certificates"
 	"github.com/trellis-hub/trellis/webhooks/routes"
 	"github.com/trellis-hub/trellis/webhooks/server"
+	"github.com/trellis-hub/trellis/webhooks/state"
 )
 
 var (
@@ -71,7 +72,8 @@ func prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := source.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: secretName.Namespace}}); err != nil {
+	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: secretName.Namespace}}
+	if err := source.Create(ctx, home); err != nil {
 		return err
 	}
 	deadline := time.Now().Add(time.Minute)
@@ -106,6 +108,8 @@ type bench struct {
 	store    *certificates.Store
 	// unserved is why the hub does not serve; nil if it does.
 	unserved atomic.Pointer[error]
+	// others are webhooks in the place of those two; nil: there are these.
+	others []admission.Webhook
 
 	mu       sync.Mutex
 	settings map[clustercache.ClusterKey]hubv1alpha1.TargetWebhooks
@@ -126,11 +130,17 @@ func newBench(t *testing.T, change func(*certificates.Options)) *bench {
 		settings: map[clustercache.ClusterKey]hubv1alpha1.TargetWebhooks{},
 	}
 	for _, target := range []*twins.Target{shared.A, shared.B} {
-		none := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":null},"spec":{"paused":false}}`))
+		none := client.RawPatch(types.MergePatchType,
+			[]byte(`{"status":{"conditions":null},"spec":{"paused":false}}`))
 		b.Expect(source.Status().Patch(b.ctx, b.targetCluster(target), none)).To(Succeed())
 		b.Expect(source.Patch(b.ctx, b.targetCluster(target), none)).To(Succeed())
 		for _, kind := range []client.Object{
-			&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{},
+			&admissionregistrationv1.MutatingWebhookConfiguration{},
+			&admissionregistrationv1.ValidatingWebhookConfiguration{},
+			&admissionregistrationv1.MutatingAdmissionPolicyBinding{},
+			&admissionregistrationv1.MutatingAdmissionPolicy{},
+			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
+			&admissionregistrationv1.ValidatingAdmissionPolicy{},
 		} {
 			b.Expect(target.Client.DeleteAllOf(b.ctx, kind)).To(Succeed())
 		}
@@ -161,7 +171,7 @@ func (b *bench) serve(listener net.Listener) (s *server.Server, stop func()) {
 	b.t.Helper()
 	s, err := server.New(server.Options{
 		Listener: listener, Webhooks: b.webhooks(), Find: b.find, Keys: b.store.Keys, Certificate: b.store.Certificate,
-		State: func(clustercache.ClusterKey) admission.State { return nil }, Notice: time.Second,
+		State: state.New(shared.Clusters, nil).Of, Notice: time.Second,
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	stop = twins.Run(b.t, s.Start)
@@ -203,13 +213,18 @@ func (b *bench) set(in *twins.Target, settings hubv1alpha1.TargetWebhooks) {
 }
 
 func (b *bench) webhooks() []admission.Webhook {
+	if b.others != nil {
+		return b.others
+	}
 	settings := func(w *hubv1alpha1.TargetWebhooks) *hubv1alpha1.Webhook {
 		if w.KubernetesServiceHost == nil {
 			return nil
 		}
 		return &w.KubernetesServiceHost.Webhook
 	}
-	entry := func(name string, policy admissionregistrationv1.FailurePolicyType) func(*hubv1alpha1.TargetWebhooks) []admission.Entry {
+	entry := func(
+		name string, policy admissionregistrationv1.FailurePolicyType,
+	) func(*hubv1alpha1.TargetWebhooks) []admission.Entry {
 		return func(*hubv1alpha1.TargetWebhooks) []admission.Entry {
 			return []admission.Entry{{
 				Name: name, FailurePolicy: policy, MatchPolicy: admissionregistrationv1.Exact, TimeoutSeconds: 10,
@@ -219,8 +234,10 @@ func (b *bench) webhooks() []admission.Webhook {
 						APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
 					},
 				}},
-				NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: "kube-system"}},
-				ObjectSelector:    metav1.LabelSelector{MatchLabels: map[string]string{"test": ""}},
+				NamespaceSelector: metav1.LabelSelector{
+					MatchLabels: map[string]string{corev1.LabelMetadataName: "kube-system"},
+				},
+				ObjectSelector: metav1.LabelSelector{MatchLabels: map[string]string{"test": ""}},
 			}}
 		}
 	}

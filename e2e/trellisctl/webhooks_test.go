@@ -14,7 +14,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
-// A cluster whose hub is gone for good is freed of its webhooks, and keeps those of others.
+// A cluster whose hub is gone for good is freed of its webhooks and policies, and keeps those of others.
 func TestWebhooksOfAHubThatIsGone(t *testing.T) {
 	p := newPlace(t)
 	p.Expect(p.succeeds("--kubeconfig", admin, "webhooks", "remove").err).To(ContainSubstring("No hub has webhooks"))
@@ -36,12 +36,24 @@ func TestWebhooksOfAHubThatIsGone(t *testing.T) {
 			Annotations: map[string]string{hubv1alpha1.WebhooksTargetAnnotation: p.name + "/shoot"},
 		}
 	}
-	others := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: p.name + "-others"}}
+	others := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: p.name + "-others"},
+	}
 	for _, c := range []client.Object{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: meta(""), Webhooks: []admissionregistrationv1.ValidatingWebhook{hook},
 		},
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta("")},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: meta("-policy"), Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        p.name + "-policy",
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit},
+			},
+		},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: meta("-policy"),
+			Spec:       admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: p.name + "-policy"},
+		},
 		others,
 	} {
 		p.Expect(target.Client.Create(p.ctx, c)).To(Succeed())
@@ -56,7 +68,10 @@ func TestWebhooksOfAHubThatIsGone(t *testing.T) {
 	r := p.succeeds("--kubeconfig", admin, "webhooks", "remove", "--yes")
 	p.Expect(r.out).To(And(
 		ContainSubstring("validatingwebhookconfiguration/"+p.name+" deleted"),
-		ContainSubstring("mutatingwebhookconfiguration/"+p.name+" deleted"), Not(ContainSubstring("others"))))
+		ContainSubstring("mutatingwebhookconfiguration/"+p.name+" deleted"),
+		ContainSubstring("mutatingadmissionpolicybinding/"+p.name+"-policy deleted"),
+		ContainSubstring("validatingadmissionpolicybinding/"+p.name+"-policy deleted"),
+		Not(ContainSubstring("others"))))
 	p.Expect(r.err).To(ContainSubstring(p.name + "/shoot"))
 	p.Eventually(try).Should(Succeed())
 	p.Expect(target.Client.Delete(p.ctx, others)).To(Succeed(), "it is somebody else's")

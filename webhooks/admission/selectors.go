@@ -6,6 +6,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -72,6 +73,25 @@ func NotStatic() []Requirement { return IsNot(staticPodLabel, "true") }
 func NotServing() []Requirement {
 	return slices.Concat(IsNot("app", "gardener-resource-manager", "virtual-garden-gardener-resource-manager"),
 		IsNot("app.kubernetes.io/name", "trellis"))
+}
+
+// Excluding adds to a selector that the object must not be excluded from mutating webhooks.
+func Excluding(selector metav1.LabelSelector) metav1.LabelSelector {
+	selector.MatchExpressions = append(slices.Clip(selector.MatchExpressions), metav1.LabelSelectorRequirement{
+		Key: hubv1alpha1.WebhooksExcludeLabel, Operator: metav1.LabelSelectorOpDoesNotExist,
+	})
+	return selector
+}
+
+// Scoped sets the scope of rules as API servers do, so that what is read can be compared.
+func Scoped(rules []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		if rules[i].Scope == nil {
+			rules[i].Scope = ptr.To(admissionregistrationv1.AllScopes)
+		}
+	}
+	return rules
 }
 
 // Rule is that of one kind of objects, for some operations.

@@ -8,7 +8,8 @@
 // Of makes the policies of a webhook from the webhook itself: rules, selectors, conditions and the failure policy are
 // those of its entries, so that both are for the same objects. What it does to them is written in CEL here, as JSON
 // patches or as a validation. Each policy comes with its binding. Values of the settings become literals of the
-// expressions, so there are no parameters that would have to be there.
+// expressions, so there are no parameters that would have to be there. WayOf says which of both a target gets;
+// controllers/webhookregistration writes the policies there.
 //
 // Tests send the same objects through the handlers and through the policies of a real API server, and compare.
 //
@@ -23,6 +24,6 @@
 // Deletion protection is the same but for collections: each object counts for itself, so that some may be deleted while
 // others are refused.
 //
-// The API is that of Kubernetes 1.36 (admissionregistration.k8s.io/v1). Functions of CEL that are used exist since
-// 1.34.
+// The API is admissionregistration.k8s.io/v1, which has mutating policies since Kubernetes 1.36, and validating ones
+// since 1.30. Functions of CEL that are used exist since 1.34; those of the validating policies are older.
 package policies

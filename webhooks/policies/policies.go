@@ -12,8 +12,19 @@ import (
 	"github.com/trellis-hub/trellis/webhooks/admission"
 )
 
-// Prefix is what names of policies and bindings begin with.
-const Prefix = "trellis-"
+// Way is how the work of a webhook gets into the API server of a target.
+type Way int
+
+const (
+	// Off is a webhook that is off.
+	Off Way = iota
+	// Call is a call of the hub.
+	Call
+	// Policy is one that the API server evaluates itself.
+	Policy
+	// Missing is a policy that the settings demand and the target does not serve. Nothing is done then.
+	Missing
+)
 
 // replacement is what a policy does instead of a webhook.
 type replacement struct {
@@ -63,33 +74,41 @@ var replacements = map[string]replacement{
 	},
 }
 
-// Replaces tells whether policies do what a webhook does, in a target with settings: the webhook is enabled, there are
-// such policies, and its mode is Policy, or Auto in a target that serves them.
-func Replaces(w admission.Webhook, settings *hubv1alpha1.TargetWebhooks, served bool) bool {
+// WayOf returns how a webhook gets into a target with settings with defaults. served says whether the target serves
+// policies of the kind that the webhook would need.
+func WayOf(w admission.Webhook, settings *hubv1alpha1.TargetWebhooks, served bool) Way {
+	if !w.Enabled(settings) {
+		return Off
+	}
 	r, there := replacements[w.Name]
-	if !there || !w.Enabled(settings) {
-		return false
+	if !there {
+		return Call
 	}
-	switch ptr.Deref(r.mode(settings), hubv1alpha1.WebhookModeAuto) {
-	case hubv1alpha1.WebhookModePolicy:
-		return true
-	case hubv1alpha1.WebhookModeAuto:
-		return served
+	switch mode := ptr.Deref(r.mode(settings), hubv1alpha1.WebhookModeAuto); {
+	case mode == hubv1alpha1.WebhookModeWebhook:
+		return Call
+	case served:
+		return Policy
+	case mode == hubv1alpha1.WebhookModePolicy:
+		return Missing
 	}
-	return false
+	return Call
 }
 
 // Of returns the policies that do what a webhook does for settings with defaults by which it is enabled, each followed
-// by its binding. None: there is no such policy, or the webhook would change nothing.
-func Of(w admission.Webhook, settings *hubv1alpha1.TargetWebhooks) (objects []client.Object) {
+// by its binding. Both have the name of the entry, with a prefix. None: there is no such policy, or the webhook would
+// change nothing.
+func Of(prefix string, w admission.Webhook, settings *hubv1alpha1.TargetWebhooks) (objects []client.Object) {
 	r, there := replacements[w.Name]
 	if !there || !w.Enabled(settings) {
 		return nil
 	}
 	for _, entry := range w.Entries(settings) {
+		entry.Name = prefix + entry.Name
 		if r.validation != "" {
 			objects = append(objects, r.validating(entry)...)
 		} else if mutations := r.mutations(settings); len(mutations) > 0 {
+			entry.ObjectSelector = admission.Excluding(entry.ObjectSelector)
 			objects = append(objects, mutating(entry, mutations)...)
 		}
 	}
@@ -102,7 +121,7 @@ func matching(entry admission.Entry) *admissionregistrationv1.MatchResources {
 		NamespaceSelector: &entry.NamespaceSelector, ObjectSelector: &entry.ObjectSelector,
 		MatchPolicy: &entry.MatchPolicy,
 	}
-	for _, rule := range entry.Rules {
+	for _, rule := range admission.Scoped(entry.Rules) {
 		match.ResourceRules = append(match.ResourceRules,
 			admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: rule})
 	}
@@ -110,7 +129,7 @@ func matching(entry admission.Entry) *admissionregistrationv1.MatchResources {
 }
 
 func mutating(entry admission.Entry, expressions []string) []client.Object {
-	meta := metav1.ObjectMeta{Name: Prefix + entry.Name}
+	meta := metav1.ObjectMeta{Name: entry.Name}
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: meta,
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
@@ -130,7 +149,7 @@ func mutating(entry admission.Entry, expressions []string) []client.Object {
 }
 
 func (r replacement) validating(entry admission.Entry) []client.Object {
-	meta := metav1.ObjectMeta{Name: Prefix + entry.Name}
+	meta := metav1.ObjectMeta{Name: entry.Name}
 	return []client.Object{
 		&admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: meta,

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,12 +91,14 @@ func somePods(seed uint64) (all []string) {
 }
 
 func slice(labels, endpoints string) string {
-	return fmt.Sprintf(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: x, labels: {%s}}, addressType: IPv4, endpoints: %s}`,
+	return fmt.Sprintf(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: x, labels: {%s}},
+		addressType: IPv4, endpoints: %s}`,
 		labels, endpoints)
 }
 
 func autoscaler(labels, spec string) string {
-	return fmt.Sprintf(`{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler, metadata: {name: x%s}, spec: %s}`, labels, spec)
+	return fmt.Sprintf(`{apiVersion: autoscaling.k8s.io/v1, kind: VerticalPodAutoscaler,
+		metadata: {name: x%s}, spec: %s}`, labels, spec)
 }
 
 func tables() map[string]table {
@@ -126,7 +129,8 @@ func tables() map[string]table {
 			webhook: endpointslices.Hints(), settings: "endpointSliceHints: {enabled: true}", namespace: "kube-system",
 			objects: []string{
 				slice(hints, `[{addresses: [10.0.0.1], zone: a}, {addresses: [10.0.0.2], zone: ""}, {addresses: [10.0.0.3]},
-					{addresses: [10.0.0.4], zone: b, hints: {forZones: [{name: c}]}}, {addresses: [10.0.0.5], hints: {forZones: [{name: c}]}}]`),
+					{addresses: [10.0.0.4], zone: b, hints: {forZones: [{name: c}]}},
+					{addresses: [10.0.0.5], hints: {forZones: [{name: c}]}}]`),
 				slice(``, `[{addresses: [10.0.0.1], zone: a}]`), slice(hints, `[]`), slice(hints, `null`),
 			},
 		},
@@ -225,7 +229,8 @@ func TestPoliciesProtectFromDeletion(t *testing.T) {
 			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 		}})
 		for _, confirmation := range []string{"", "false", "yes", "1", "t", "TRUE", "true"} {
-			object := parsed(t, fmt.Sprintf(`{apiVersion: %s/v1alpha1, kind: %s, metadata: {generateName: x-, namespace: %s}}`, group, kind, space))
+			object := parsed(t, fmt.Sprintf(
+				`{apiVersion: %s/v1alpha1, kind: %s, metadata: {generateName: x-, namespace: %s}}`, group, kind, space))
 			if confirmation != "" {
 				object.SetAnnotations(map[string]string{deletionprotection.ConfirmationAnnotation: confirmation})
 			}
@@ -297,22 +302,41 @@ func TestPOL7_WherePoliciesReplaceWebhooks(t *testing.T) {
 	w := pods.SeccompProfile()
 	for _, test := range []struct {
 		settings         string
-		served, unserved bool
+		served, unserved policies.Way
 	}{
-		{"{}", false, false},
-		{"{seccompProfile: {enabled: false}}", false, false},
-		{"{seccompProfile: {enabled: true}}", true, false},
-		{"{seccompProfile: {enabled: true, mode: Auto}}", true, false},
-		{"{seccompProfile: {enabled: true, mode: Policy}}", true, true},
-		{"{seccompProfile: {enabled: true, mode: Webhook}}", false, false},
+		{"{}", policies.Off, policies.Off},
+		{"{seccompProfile: {enabled: false}}", policies.Off, policies.Off},
+		{"{seccompProfile: {enabled: true}}", policies.Policy, policies.Call},
+		{"{seccompProfile: {enabled: true, mode: Auto}}", policies.Policy, policies.Call},
+		{"{seccompProfile: {enabled: true, mode: Policy}}", policies.Policy, policies.Missing},
+		{"{seccompProfile: {enabled: true, mode: Webhook}}", policies.Call, policies.Call},
 	} {
 		settings := reviews.Webhooks(t, test.settings)
-		g.Expect(policies.Replaces(w, &settings, true)).To(Equal(test.served), test.settings)
-		g.Expect(policies.Replaces(w, &settings, false)).To(Equal(test.unserved), test.settings)
+		g.Expect(policies.WayOf(w, &settings, true)).To(Equal(test.served), test.settings)
+		g.Expect(policies.WayOf(w, &settings, false)).To(Equal(test.unserved), test.settings)
 	}
 	all := reviews.Webhooks(t, "{projectedTokenMount: {enabled: true}}")
-	g.Expect(policies.Replaces(pods.TokenMount(), &all, true)).To(BeFalse())
-	g.Expect(policies.Of(pods.TokenMount(), &all)).To(BeEmpty())
+	g.Expect(policies.WayOf(pods.TokenMount(), &all, true)).To(Equal(policies.Call))
+	g.Expect(policies.Of("a-", pods.TokenMount(), &all)).To(BeEmpty())
 	off := hubv1alpha1.TargetWebhooks{}
-	g.Expect(policies.Of(w, &off)).To(BeEmpty())
+	g.Expect(policies.Of("a-", w, &off)).To(BeEmpty())
+}
+
+// HUB-11: what is excluded from mutating webhooks is also excluded from policies in their place.
+func TestExcludedObjects(t *testing.T) {
+	g := NewWithT(t)
+	settings := reviews.Webhooks(t, "{seccompProfile: {enabled: true}, crdDeletionProtection: {enabled: true}}")
+	objects := policies.Of("a-", pods.SeccompProfile(), &settings)
+	policy, is := objects[0].(*admissionregistrationv1.MutatingAdmissionPolicy)
+	g.Expect(is).To(BeTrue())
+	g.Expect(policy.Name).To(Equal("a-seccomp-profile"))
+	g.Expect(policy.Spec.MatchConstraints.ObjectSelector.MatchExpressions).To(ContainElement(
+		metav1.LabelSelectorRequirement{
+			Key: hubv1alpha1.WebhooksExcludeLabel, Operator: metav1.LabelSelectorOpDoesNotExist,
+		}))
+	for _, object := range policies.Of("a-", deletionprotection.Webhook(nil), &settings) {
+		if validating, is := object.(*admissionregistrationv1.ValidatingAdmissionPolicy); is {
+			g.Expect(validating.Spec.MatchConstraints.ObjectSelector.MatchExpressions).To(BeEmpty())
+		}
+	}
 }

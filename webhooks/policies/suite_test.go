@@ -87,7 +87,7 @@ func created(t *testing.T, object *unstructured.Unstructured) *unstructured.Unst
 func install(t *testing.T, w admission.Webhook, settings *hubv1alpha1.TargetWebhooks, works func() bool) {
 	t.Helper()
 	g := NewWithT(t)
-	objects := policies.Of(w, settings)
+	objects := policies.Of("test-", w, settings)
 	g.Expect(objects).NotTo(BeEmpty())
 	for _, object := range objects {
 		g.Expect(target.Client.Create(t.Context(), object)).To(Succeed())

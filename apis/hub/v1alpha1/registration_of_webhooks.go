@@ -6,7 +6,8 @@ const ConditionWebhooksRegistered = "WebhooksRegistered"
 
 // Reasons of WebhooksRegistered.
 const (
-	// ReasonWebhooksRegistered (WebhooksRegistered): the API server has called the hub.
+	// ReasonWebhooksRegistered (WebhooksRegistered): the API server has called the hub, or policies in the target do
+	// what webhooks would.
 	ReasonWebhooksRegistered = "WebhooksRegistered"
 	// ReasonWebhooksNotServed (WebhooksRegistered): the hub does not serve them yet.
 	ReasonWebhooksNotServed = "WebhooksNotServed"
@@ -19,17 +20,20 @@ const (
 	// target, whose API server goes on calling the hub. The TargetCluster stays until somebody deletes it, or registers
 	// the target again.
 	ReasonWebhooksLeftBehind = "WebhooksLeftBehind"
+	// ReasonPoliciesNotServed (WebhooksRegistered): the mode of some webhooks is Policy, and the target does not serve
+	// such policies, or the hub may not look after them. These webhooks are not registered; all others are.
+	ReasonPoliciesNotServed = "PoliciesNotServed"
 )
 
 // Keys on configurations of webhooks in targets, and on what they are about.
 const (
-	// WebhooksLabel, "true", is on all configurations of webhooks of a hub. Whoever deletes those with this label frees
-	// the target of its hub.
+	// WebhooksLabel, "true", is on all configurations of webhooks of a hub, and on the policies in their place. Whoever
+	// deletes those with this label frees the target of its hub.
 	WebhooksLabel = "webhooks.hub.gardener.cloud/managed"
-	// WebhooksExcludeLabel, with any value, keeps objects from mutating webhooks of hubs. The pods of the hub have it, and
-	// others should without which the hub cannot be reached.
+	// WebhooksExcludeLabel, with any value, keeps objects from mutating webhooks of hubs, and from policies in their
+	// place. The pods of the hub have it. Other pods that are needed to reach the hub should have it, too.
 	WebhooksExcludeLabel = "webhooks.hub.gardener.cloud/exclude"
-	// WebhooksTargetAnnotation names the target that the configuration was made for.
+	// WebhooksTargetAnnotation names the target that the configuration or policy was made for.
 	WebhooksTargetAnnotation = "webhooks.hub.gardener.cloud/target"
 	// WebhooksHashAnnotation tells which certificate authorities, and paths by which key, a configuration has.
 	WebhooksHashAnnotation = "webhooks.hub.gardener.cloud/hash"

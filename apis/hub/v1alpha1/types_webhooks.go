@@ -67,8 +67,8 @@ type WebhookScope string
 
 // Scopes of webhooks.
 const (
-	// WebhookScopeTarget is a cluster whose users the hub's objects are hidden from: kube-system and kubernetes-dashboard,
-	// and there what is managed.
+	// WebhookScopeTarget is a cluster whose users the hub's objects are hidden from: kube-system and
+	// kubernetes-dashboard, and there what is managed.
 	WebhookScopeTarget WebhookScope = "Target"
 	// WebhookScopeRuntime is a cluster that control planes run in: namespaces with the label gardener.cloud/role.
 	WebhookScopeRuntime WebhookScope = "Runtime"
@@ -82,7 +82,8 @@ type WebhookMode string
 const (
 	// WebhookModeAuto is Policy where the target serves such policies, else Webhook.
 	WebhookModeAuto WebhookMode = "Auto"
-	// WebhookModePolicy is a policy that the API server of the target evaluates itself.
+	// WebhookModePolicy is a policy that the API server of the target evaluates itself. If the target does not serve
+	// such policies, nothing is done, and the condition WebhooksRegistered is False with the reason PoliciesNotServed.
 	WebhookModePolicy WebhookMode = "Policy"
 	// WebhookModeWebhook is a call of the hub.
 	WebhookModeWebhook WebhookMode = "Webhook"
@@ -90,9 +91,9 @@ const (
 
 // WebhookRegistration is about all webhooks of a target.
 type WebhookRegistration struct {
-	// Scope says which namespaces the webhooks are for. Target: kube-system and kubernetes-dashboard, and in them mostly
-	// what is managed. Runtime: namespaces with the label gardener.cloud/role, for a cluster that control planes run in.
-	// Default: Target, and Runtime for the source cluster.
+	// Scope says which namespaces the webhooks are for. Target: kube-system and kubernetes-dashboard, and in them
+	// mostly what is managed. Runtime: namespaces with the label gardener.cloud/role, for a cluster that control planes
+	// run in. Default: Target, and Runtime for the source cluster.
 	// +optional
 	Scope *WebhookScope `json:"scope,omitempty"`
 	// FailurePolicy is that of the webhooks whose default is Fail. Ignore: while the hub cannot be reached, objects are
@@ -100,8 +101,8 @@ type WebhookRegistration struct {
 	// +kubebuilder:validation:Enum=Fail;Ignore
 	// +optional
 	FailurePolicy *admissionregistrationv1.FailurePolicyType `json:"failurePolicy,omitempty"`
-	// TimeoutSeconds is how long the API server waits for an answer at most; kubernetesServiceHost has 2 anyway. One pod
-	// can take several calls, one after the other. Default: 10.
+	// TimeoutSeconds is how long the API server waits for an answer at most; kubernetesServiceHost has 2 anyway. One
+	// pod can take several calls, one after the other. Default: 10.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=30
 	// +optional
@@ -113,8 +114,8 @@ type Webhook struct {
 	// Enabled switches it on. Default: false.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// FailurePolicy says what becomes of a request while the hub cannot be reached or fails itself: it is refused (Fail),
-	// or goes on as it is (Ignore). Default: Ignore for podSchedulerName and kubernetesServiceHost, else
+	// FailurePolicy says what becomes of a request while the hub cannot be reached or fails itself: it is refused
+	// (Fail), or goes on as it is (Ignore). Default: Ignore for podSchedulerName and kubernetesServiceHost, else
 	// registration.failurePolicy. The authorizer of node agents has none.
 	// +kubebuilder:validation:Enum=Fail;Ignore
 	// +optional
@@ -135,8 +136,8 @@ type ProjectedTokenMountWebhook struct {
 	Webhook `json:",inline"`
 
 	// ExpirationSeconds is how long tokens are valid, unless the annotation
-	// projected-token-mount.resources.gardener.cloud/expiration-seconds of a pod says otherwise. API servers refuse less
-	// than 600. Default: 43200, which are 12 hours.
+	// projected-token-mount.resources.gardener.cloud/expiration-seconds of a pod says otherwise. API servers refuse
+	// less than 600. Default: 43200, which are 12 hours.
 	// +kubebuilder:validation:Minimum=600
 	// +kubebuilder:validation:Maximum=4294967296
 	// +optional
@@ -147,22 +148,22 @@ type ProjectedTokenMountWebhook struct {
 type HighAvailabilityConfigWebhook struct {
 	Webhook `json:",inline"`
 
-	// DefaultNotReadyTolerationSeconds is how long pods stay on a node that is not ready. Default: nothing is said, which
-	// API servers take for five minutes.
-	// +kubebuilder:validation:Minimum=0
-	// +optional
-	DefaultNotReadyTolerationSeconds *int64 `json:"defaultNotReadyTolerationSeconds,omitempty"`
-	// DefaultUnreachableTolerationSeconds is how long pods stay on a node that is unreachable. Default: nothing is said,
+	// DefaultNotReadyTolerationSeconds is how long pods stay on a node that is not ready. Default: nothing is said,
 	// which API servers take for five minutes.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
+	DefaultNotReadyTolerationSeconds *int64 `json:"defaultNotReadyTolerationSeconds,omitempty"`
+	// DefaultUnreachableTolerationSeconds is how long pods stay on a node that is unreachable. Default: nothing is
+	// said, which API servers take for five minutes.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
 	DefaultUnreachableTolerationSeconds *int64 `json:"defaultUnreachableTolerationSeconds,omitempty"`
-	// LegacyMaxSkew allows a skew of 2 between zones if there can be at least two replicas in each, as resource managers
-	// did up to v1.104. Default: false.
+	// LegacyMaxSkew allows a skew of 2 between zones if there can be at least two replicas in each, as resource
+	// managers did up to v1.104. Default: false.
 	// +optional
 	LegacyMaxSkew *bool `json:"legacyMaxSkew,omitempty"`
-	// TemplateLabelSelectorForStatefulSets spreads the pods of StatefulSets by the labels of their template, as resource
-	// managers did before v1.107, and not by the selector. Default: false.
+	// TemplateLabelSelectorForStatefulSets spreads the pods of StatefulSets by the labels of their template, as
+	// resource managers did before v1.107, and not by the selector. Default: false.
 	// +optional
 	TemplateLabelSelectorForStatefulSets *bool `json:"templateLabelSelectorForStatefulSets,omitempty"`
 }
@@ -171,8 +172,8 @@ type HighAvailabilityConfigWebhook struct {
 type PodSchedulerNameWebhook struct {
 	WebhookOrPolicy `json:",inline"`
 
-	// SchedulerName is the scheduler of pods that do not name one, or default-scheduler. Default: default-scheduler, which
-	// changes nothing.
+	// SchedulerName is the scheduler of pods that do not name one, or default-scheduler. Default: default-scheduler,
+	// which changes nothing.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	SchedulerName *string `json:"schedulerName,omitempty"`
@@ -199,7 +200,8 @@ type KubernetesServiceHostWebhook struct {
 type PodKubeAPIServerLoadBalancingWebhook struct {
 	Webhook `json:",inline"`
 
-	// VirtualGarden adds pods of the namespace garden, which talk to the API server of the virtual garden. Default: false.
+	// VirtualGarden adds pods of the namespace garden, which talk to the API server of the virtual garden. Default:
+	// false.
 	// +optional
 	VirtualGarden *bool `json:"virtualGarden,omitempty"`
 }
@@ -247,8 +249,8 @@ type NodeAgentAuthorizerWebhook struct {
 	// Machines. Default: false.
 	// +optional
 	WithoutMachines *bool `json:"withoutMachines,omitempty"`
-	// AuthorizeWithSelectors says that the API server sends the selectors of requests, so that lists of pods can be held
-	// to those of the agent's own node. Default: false.
+	// AuthorizeWithSelectors says that the API server sends the selectors of requests, so that lists of pods can be
+	// held to those of the agent's own node. Default: false.
 	// +optional
 	AuthorizeWithSelectors *bool `json:"authorizeWithSelectors,omitempty"`
 }

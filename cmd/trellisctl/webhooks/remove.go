@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -40,8 +42,9 @@ func newRemove(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "remove [flags]",
 		Short: "Delete what has an API server call a hub",
-		Long: `Delete the configurations of webhooks by which the API server of a cluster calls a hub, of whatever
-registration. The kubeconfig is one of that cluster, not of the one that the hub runs in. No hub is needed for it.
+		Long: `Delete the configurations of webhooks by which the API server of a cluster calls a hub, and the admission
+policies that a hub has there in the place of webhooks, of whatever registration. The kubeconfig is one of that cluster,
+not of the one that the hub runs in. No hub is needed for it.
 
 It is for a cluster whose hub is gone for good, or whose registration was deleted while it could not be reached: where
 the failure policy is Fail, nobody could create such objects any more without the hub. A hub that still looks after the
@@ -108,12 +111,12 @@ func (r *remove) report(deleted []string) error {
 	return nil
 }
 
-// confirm asks whether to delete a number of configurations.
+// confirm asks whether to delete a number of configurations and policies.
 func (r *remove) confirm(cluster *cli.Source, n int) error {
 	if r.yes {
 		return nil
 	}
-	question := fmt.Sprintf("Delete these %d configurations in the cluster at %s?", n, cluster.Config.Host)
+	question := fmt.Sprintf("Delete these %d objects in the cluster at %s?", n, cluster.Config.Host)
 	switch yes, asked := r.env.Confirm(question); {
 	case yes:
 		return nil
@@ -123,7 +126,7 @@ func (r *remove) confirm(cluster *cli.Source, n int) error {
 	return cli.Usage("there is no terminal to confirm it: set --yes")
 }
 
-// gone returns an error if there still are configurations, or again.
+// gone returns an error if there still are configurations or policies, or again.
 func gone(ctx context.Context, cluster client.Client) error {
 	select {
 	case <-ctx.Done():
@@ -140,35 +143,56 @@ func gone(ctx context.Context, cluster client.Client) error {
 	return nil
 }
 
-// list returns all configurations of hubs.
+// list returns all configurations of hubs and the policies in their place, bindings first. An API server need not serve
+// policies.
 func list(ctx context.Context, cluster client.Client) (found []client.Object, err error) {
 	options := []client.ListOption{
 		client.MatchingLabels{hubv1alpha1.WebhooksLabel: "true"}, client.Limit(maxConfigurations),
 	}
-	mutating := &admissionregistrationv1.MutatingWebhookConfigurationList{}
-	validating := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
-	for _, l := range []client.ObjectList{mutating, validating} {
-		if err := cluster.List(ctx, l, options...); err != nil {
-			if apierrors.IsForbidden(err) {
-				return nil, fmt.Errorf("it takes the rights of an administrator of the cluster: %w", err)
-			}
+	for _, l := range []client.ObjectList{
+		&admissionregistrationv1.MutatingWebhookConfigurationList{},
+		&admissionregistrationv1.ValidatingWebhookConfigurationList{},
+		&admissionregistrationv1.MutatingAdmissionPolicyBindingList{},
+		&admissionregistrationv1.MutatingAdmissionPolicyList{},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBindingList{},
+		&admissionregistrationv1.ValidatingAdmissionPolicyList{},
+	} {
+		switch err := cluster.List(ctx, l, options...); {
+		case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+			continue
+		case apierrors.IsForbidden(err):
+			return nil, fmt.Errorf("it takes the rights of an administrator of the cluster: %w", err)
+		case err != nil:
 			return nil, fmt.Errorf("looking for configurations of webhooks: %w", err)
 		}
-	}
-	for i := range mutating.Items {
-		found = append(found, &mutating.Items[i])
-	}
-	for i := range validating.Items {
-		found = append(found, &validating.Items[i])
+		if err := meta.EachListItem(l, func(item runtime.Object) error {
+			if object, is := item.(client.Object); is {
+				found = append(found, object)
+			}
+			return nil
+		}); err != nil {
+			return nil, fmt.Errorf("looking for configurations of webhooks: %w", err)
+		}
 	}
 	return found, nil
 }
 
-// name is that of a configuration with its kind.
+// name is that of a configuration or policy with its kind.
 func name(c client.Object) string {
-	kind := "validatingwebhookconfiguration"
-	if _, is := c.(*admissionregistrationv1.MutatingWebhookConfiguration); is {
+	kind := ""
+	switch c.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
 		kind = "mutatingwebhookconfiguration"
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		kind = "validatingwebhookconfiguration"
+	case *admissionregistrationv1.MutatingAdmissionPolicy:
+		kind = "mutatingadmissionpolicy"
+	case *admissionregistrationv1.MutatingAdmissionPolicyBinding:
+		kind = "mutatingadmissionpolicybinding"
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		kind = "validatingadmissionpolicy"
+	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		kind = "validatingadmissionpolicybinding"
 	}
 	return kind + "/" + cli.Text(c.GetName())
 }
