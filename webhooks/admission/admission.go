@@ -25,8 +25,8 @@ var ErrUnknown = errors.New("the state of the target is not known")
 type Request struct {
 	// Target is the cluster that asks.
 	Target clustercache.ClusterKey
-	// Settings are those of its webhooks: class merged with TargetCluster, with defaults. They are shared, and not to be
-	// changed.
+	// Settings are those of its webhooks: class merged with TargetCluster, with defaults. They are shared, and not to
+	// be changed.
 	Settings hubv1alpha1.TargetWebhooks
 	// State reads what handlers need of the target.
 	State State
@@ -37,8 +37,8 @@ type Request struct {
 // State reads from one target. Each call has a deadline of at most a second. Errors wrap ErrUnknown if the target could
 // not be asked. What is returned is shared, and not to be changed.
 type State interface {
-	// ServiceAccount, Namespace, ConfigMap and Service return errors for which apierrors.IsNotFound is true if the target
-	// says that there is none.
+	// ServiceAccount, Namespace, ConfigMap and Service return errors for which apierrors.IsNotFound is true if the
+	// target says that there is none.
 	ServiceAccount(ctx context.Context, name types.NamespacedName) (*corev1.ServiceAccount, error)
 	Namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error)
 	ConfigMap(ctx context.Context, name types.NamespacedName) (*corev1.ConfigMap, error)

@@ -16,13 +16,13 @@
 //
 // # Errors
 //
-// A handler tells apart what it refuses (Response.Denied) and what failed (an error). For the latter, the server looks at
-// the failure policy: it answers so that the API server goes on without the webhook, or refuses the request.
+// A handler tells apart what it refuses (Response.Denied) and what failed (an error). For the latter, the server looks
+// at the failure policy: it answers so that the API server goes on without the webhook, or refuses the request.
 //
 // # Trade-offs
 //
 // Objects are decoded into compiled types, and compared as values of these, which costs two encodings if something has
 // changed, and none if nothing has. Elements of lists that move keep fields that the type does not know, if they have a
-// name or the like by which they are found. A patch that addresses elements of lists by their index fits because the API server
-// applies it to the object that it has sent.
+// name or the like by which they are found. A patch that addresses elements of lists by their index fits because the
+// API server applies it to the object that it has sent.
 package admission

@@ -8,24 +8,25 @@
 // leader changes it (Store.Rotate).
 //
 // An authority, with its certificate for the server and its key, is a generation. It is valid for 30 days, and after 20
-// the next one is made. What happens then has an order, because a target that does not trust the server cannot call it:
+// the next one is made. The order of what follows matters, because a target that does not trust the server cannot call
+// it:
 //
 //	publishing  the bundle has both authorities, and goes to all targets; the server has the former certificate
 //	overlap     all targets have that bundle: the server has the new certificate, and new paths have the new key
 //	            for at least a day, and until all targets have the new paths: then only the new generation is left
 //
-// Paths of both generations are accepted meanwhile. A target that cannot be reached keeps the former certificate in use,
-// until a day before it expires, and the former key, until then. It is registered anew when it is back.
+// Paths of both generations are accepted meanwhile. A target that cannot be reached keeps the former certificate in
+// use, until a day before it expires, and the former key, until then. It is registered anew when it is back.
 //
-// With a Secret of another program, such as cert-manager, the certificate and the bundle are what that has, and only the
-// key is the hub's own. It is not renewed then; whoever wants that deletes the hub's Secret, which takes back all calls
-// until all targets are registered anew.
+// With a Secret of another program, such as cert-manager, the certificate and the bundle are those of that Secret, and
+// only the key is the hub's own. It is not renewed then. To renew it, delete the hub's Secret: calls fail until all
+// targets are registered anew.
 //
 // The authorities of client certificates are in another Secret, which somebody else keeps (Options.Clients). It is
 // read as often.
 //
 // # Trade-offs
 //
-// Whether all targets have a bundle, the leader knows after a first look at each. A new leader waits for that, which
-// delays a step, and that does no harm: there are ten days for all of them.
+// The leader knows whether all targets have a bundle only after it has looked at each of them. A new leader waits for
+// that, which delays a step. That is harmless: there are ten days for all steps.
 package certificates

@@ -41,7 +41,8 @@ func newGeneration(names []string, now time.Time, validity time.Duration) (*gene
 	if _, err := rand.Read(g.key); err != nil {
 		return nil, fmt.Errorf("making a key: %w", err)
 	}
-	template, err := newTemplate("trellis webhooks "+now.UTC().Format(time.RFC3339), now.Add(-backdated), now.Add(validity))
+	name := "trellis webhooks " + now.UTC().Format(time.RFC3339)
+	template, err := newTemplate(name, now.Add(-backdated), now.Add(validity))
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,9 @@ func newBench(t *testing.T, change func(*Options)) *bench {
 		WithT: NewWithT(t), ctx: t.Context(), client: fake.NewClientBuilder().Build(),
 		clock: testingclock.NewFakeClock(time.Now().Truncate(time.Second)),
 	}
-	options := Options{Secret: secretName, Names: []string{"hub.example.org", "10.0.0.1"}, Client: b.client, Clock: b.clock}
+	options := Options{
+		Secret: secretName, Names: []string{"hub.example.org", "10.0.0.1"}, Client: b.client, Clock: b.clock,
+	}
 	if change != nil {
 		change(&options)
 	}
@@ -103,8 +105,8 @@ func TestAllReplicasHaveTheSame(t *testing.T) {
 	b.Expect(other.Known()).To(BeClosed())
 }
 
-// HUB-12, HUB-13: no target is served a certificate of an authority that it does not have, nor is one taken away that it
-// needs.
+// HUB-12, HUB-13: no target is served a certificate of an authority that it does not have, nor is one taken away that
+// it needs.
 func TestRotation(t *testing.T) {
 	b := newBench(t, nil)
 	first := b.read(b.Store)
@@ -188,7 +190,8 @@ func TestOtherNames(t *testing.T) {
 	b.Expect(renamed.certificate.Leaf.DNSNames).To(ContainElement("other.example.org"))
 	b.Expect(b.trusts(first, renamed)).To(Succeed())
 	b.Names = []string{"hub.example.org", "10.0.0.1", "other.example.org"}
-	b.Expect(b.after(0, pending).certificate.Certificate).To(Equal(renamed.certificate.Certificate), "the order is nothing")
+	b.Expect(b.after(0, pending).certificate.Certificate).To(
+		Equal(renamed.certificate.Certificate), "the order of names does not matter")
 }
 
 func TestASecretOfAnotherProgram(t *testing.T) {

@@ -120,7 +120,8 @@ spec:
 }
 
 // kubeletConfiguration is {apiVersion: kubelet.config.k8s.io/v1beta1, kind: KubeletConfiguration, maxPods: 110}.
-const kubeletConfiguration = "YXBpVmVyc2lvbjoga3ViZWxldC5jb25maWcuazhzLmlvL3YxYmV0YTEKa2luZDogS3ViZWxldENvbmZpZ3VyYXRpb24KbWF4UG9kczogMTEwCg=="
+const kubeletConfiguration = "YXBpVmVyc2lvbjoga3ViZWxldC5jb25maWcuazhzLmlvL3YxYmV0YTEKa2luZDogS3ViZWxldENvbmZpZ3Vy" +
+	"YXRpb24KbWF4UG9kczogMTEwCg=="
 
 func TestCPW15_ProvisionHooks(t *testing.T) {
 	g := NewWithT(t)
@@ -181,7 +182,8 @@ spec:
     content: {inline: {encoding: b64, data: Y2xvdWQ=}}
   - path: /extra
     content: {}
-`, "YXBpVmVyc2lvbjoga3ViZWxldC5jb25maWcuazhzLmlvL3YxYmV0YTEKZW5hYmxlQ29udHJvbGxlckF0dGFjaERldGFjaDogdHJ1ZQpraW5kOiBLdWJl"+
+`, "YXBpVmVyc2lvbjoga3ViZWxldC5jb25maWcuazhzLmlvL3YxYmV0YTEKZW5hYmxlQ29udHJvbGxlckF0dGFjaERldGFjaDogdHJ1ZQpraW5k"+
+		"OiBLdWJl"+
 		"bGV0Q29uZmlndXJhdGlvbgptYXhQb2RzOiAxMTAK")))
 }
 
@@ -216,10 +218,19 @@ spec: {type: example, purpose: reconcile}
 
 func TestUnusablePartsOfNodesAreRefused(t *testing.T) {
 	tests := map[string]struct{ part, message string }{
-		"no unit":          {`units: [{name: kubelet.service, content: "x"}]`, "line 1 is no option"},
-		"no base64":        {`files: [{path: /var/lib/kubelet/config/kubelet, content: {inline: {encoding: b64, data: "%"}}}]`, "illegal base64"},
-		"another encoding": {`files: [{path: /var/lib/kubelet/config/kubelet, content: {inline: {encoding: gzip, data: x}}}]`, "encoding gzip"},
-		"another kind":     {`files: [{path: /var/lib/kubelet/config/kubelet, content: {inline: {encoding: "", data: "kind: Pod"}}}]`, "no KubeletConfiguration"},
+		"no unit": {`units: [{name: kubelet.service, content: "x"}]`, "line 1 is no option"},
+		"no base64": {
+			`files: [{path: /var/lib/kubelet/config/kubelet, content: {inline: {encoding: b64, data: "%"}}}]`,
+			"illegal base64",
+		},
+		"another encoding": {
+			`files: [{path: /var/lib/kubelet/config/kubelet, content: {inline: {encoding: gzip, data: x}}}]`,
+			"encoding gzip",
+		},
+		"another kind": {
+			`files: [{path: /var/lib/kubelet/config/kubelet, content: {inline: {encoding: "", data: "kind: Pod"}}}]`,
+			"no KubeletConfiguration",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -225,7 +225,8 @@ func TestEntries(t *testing.T) {
 			g.Expect(rule.Operations).To(HaveLen(1))
 		}
 	}
-	g.Expect(entries[0].ObjectSelector.MatchLabels).To(Equal(map[string]string{"gardener.cloud/deletion-protected": "true"}))
+	g.Expect(entries[0].ObjectSelector.MatchLabels).To(
+		Equal(map[string]string{"gardener.cloud/deletion-protected": "true"}))
 	g.Expect(entries[1].ObjectSelector).To(BeZero())
 }
 

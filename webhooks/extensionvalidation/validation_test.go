@@ -19,24 +19,26 @@ import (
 
 // minimal has a valid spec of each kind with nothing more than is required.
 var minimal = map[string]string{
-	"BackupBucket":            `{type: a, region: r, secretRef: {name: s, namespace: ns}}`,
-	"BackupEntry":             `{type: a, bucketName: b, region: r, secretRef: {name: s, namespace: ns}}`,
-	"Bastion":                 `{type: a, userData: YQ==, ingress: [{ipBlock: {cidr: 10.0.0.0/8}}]}`,
-	"ContainerRuntime":        `{type: a, binaryPath: /bin, workerPool: {name: p}}`,
-	"ControlPlane":            `{type: a, region: r, secretRef: {name: s, namespace: ns}}`,
-	"DNSRecord":               `{type: a, secretRef: {name: s}, name: a.example.com, recordType: A, values: [10.0.0.1]}`,
-	"Extension":               `{type: a}`,
-	"Infrastructure":          `{type: a, region: r, secretRef: {name: s, namespace: ns}}`,
-	"Network":                 `{type: a, podCIDR: 10.1.0.0/16, serviceCIDR: 10.2.0.0/16}`,
-	"OperatingSystemConfig":   `{type: a, purpose: reconcile}`,
-	"SelfHostedShootExposure": `{type: a, port: 443, endpoints: [{nodeName: node, addresses: [{type: InternalIP, address: 10.0.0.1}]}]}`,
+	"BackupBucket":          `{type: a, region: r, secretRef: {name: s, namespace: ns}}`,
+	"BackupEntry":           `{type: a, bucketName: b, region: r, secretRef: {name: s, namespace: ns}}`,
+	"Bastion":               `{type: a, userData: YQ==, ingress: [{ipBlock: {cidr: 10.0.0.0/8}}]}`,
+	"ContainerRuntime":      `{type: a, binaryPath: /bin, workerPool: {name: p}}`,
+	"ControlPlane":          `{type: a, region: r, secretRef: {name: s, namespace: ns}}`,
+	"DNSRecord":             `{type: a, secretRef: {name: s}, name: a.example.com, recordType: A, values: [10.0.0.1]}`,
+	"Extension":             `{type: a}`,
+	"Infrastructure":        `{type: a, region: r, secretRef: {name: s, namespace: ns}}`,
+	"Network":               `{type: a, podCIDR: 10.1.0.0/16, serviceCIDR: 10.2.0.0/16}`,
+	"OperatingSystemConfig": `{type: a, purpose: reconcile}`,
+	"SelfHostedShootExposure": `{type: a, port: 443,
+		endpoints: [{nodeName: node, addresses: [{type: InternalIP, address: 10.0.0.1}]}]}`,
 	"Worker": `{type: a, region: r, secretRef: {name: s, namespace: ns},
 		pools: [{name: p, machineType: m, machineImage: {name: i, version: v}}]}`,
 }
 
 // object has a spec, and possibly more, given in YAML.
 func object(kind, spec string, more ...string) []byte {
-	text := fmt.Sprintf("{apiVersion: extensions.gardener.cloud/v1alpha1, kind: %s, metadata: {name: x, resourceVersion: \"1\"%s}, spec: %s",
+	text := fmt.Sprintf("{apiVersion: extensions.gardener.cloud/v1alpha1, kind: %s, "+
+		"metadata: {name: x, resourceVersion: \"1\"%s}, spec: %s",
 		kind, map[bool]string{true: "", false: ", namespace: ns"}[cluster(kind)], spec)
 	document, err := yaml.YAMLToJSON([]byte(text + strings.Join(more, "") + "}"))
 	if err != nil {
@@ -263,14 +265,16 @@ func TestEXV8_OperatingSystemConfigs(t *testing.T) {
 		`criConfig: {containerd: {sandboxImage: i, registries: [{upstream: h}, {upstream: h}]}}`: {
 			"spec.criConfig.containerd.registries[1].upstream: Duplicate",
 		},
-		`criConfig: {containerd: {sandboxImage: i, registries: [{upstream: "h:65536", server: "ftp://h", hosts: [{url: h, capabilities: [x]}]}]}}`: {
+		`criConfig: {containerd: {sandboxImage: i, registries: [
+			{upstream: "h:65536", server: "ftp://h", hosts: [{url: h, capabilities: [x]}]}]}}`: {
 			"spec.criConfig.containerd.registries[0].upstream: Invalid",
 			"spec.criConfig.containerd.registries[0].server: Invalid",
 			"spec.criConfig.containerd.registries[0].hosts[0].url: Invalid",
 			"spec.criConfig.containerd.registries[0].hosts[0].capabilities[0]: NotSupported",
 		},
 		`criConfig: {containerd: {sandboxImage: i, plugins: [{path: [a], values: {x: y}}, {op: remove, path: [a]}]}}`: {},
-		`criConfig: {containerd: {sandboxImage: i, plugins: [{op: x}, {op: remove, path: [a], values: {}}, {path: [a], values: x}]}}`: {
+		`criConfig: {containerd: {sandboxImage: i, plugins: [
+			{op: x}, {op: remove, path: [a], values: {}}, {path: [a], values: x}]}}`: {
 			"spec.criConfig.containerd.plugins[0].op: NotSupported",
 			"spec.criConfig.containerd.plugins[0].path: Required",
 			"spec.criConfig.containerd.plugins[1].values: Forbidden",
@@ -280,7 +284,9 @@ func TestEXV8_OperatingSystemConfigs(t *testing.T) {
 			"spec.units[0].name: Required", "spec.units[0].dropIns[0].name: Required",
 			"spec.units[0].dropIns[0].content: Required",
 		},
-		`units: [{name: u, filePaths: [/a, /b]}], files: [{path: /a, ` + inline + `}]`: {"spec.units[0].filePaths[1]: NotFound"},
+		`units: [{name: u, filePaths: [/a, /b]}], files: [{path: /a, ` + inline + `}]`: {
+			"spec.units[0].filePaths[1]: NotFound",
+		},
 		`files: [{path: /a}]`:       {"spec.files[0].content: Required"},
 		`files: [{` + inline + `}]`: {"spec.files[0].path: Required"},
 		`files: [{path: /a, content: {secretRef: {}, imageRef: {}}}]`: {
@@ -288,10 +294,13 @@ func TestEXV8_OperatingSystemConfigs(t *testing.T) {
 			"spec.files[0].content.secretRef.dataKey: Required", "spec.files[0].content.imageRef.image: Required",
 			"spec.files[0].content.imageRef.filePathInImage: Required",
 		},
-		`files: [{path: /a, content: {inline: {encoding: x, data: x}}}]`:                            {"spec.files[0].content.inline.encoding: NotSupported"},
+		`files: [{path: /a, content: {inline: {encoding: x, data: x}}}]`: {
+			"spec.files[0].content.inline.encoding: NotSupported",
+		},
 		`files: [{path: /a, ` + inline + `}, {path: /a, ` + inline + `}]`:                           {"spec.files[1].path: Duplicate"},
 		`files: [{path: /a, hostName: a, ` + inline + `}, {path: /a, hostName: b, ` + inline + `}]`: {},
-		`files: [{path: /a, hostName: a, ` + inline + `}, {path: /a, hostName: b, ` + inline + `}, {path: /a, hostName: b, ` + inline + `}]`: {
+		`files: [{path: /a, hostName: a, ` + inline + `}, {path: /a, hostName: b, ` + inline + `},
+			{path: /a, hostName: b, ` + inline + `}]`: {
 			"spec.files[2].path: Duplicate",
 		},
 		`files: [{path: /a, hostName: a, ` + inline + `}, {path: /a, ` + inline + `}]`: {"spec.files[1].path: Duplicate"},
@@ -314,10 +323,12 @@ func TestEXV9_Workers(t *testing.T) {
 			"spec.pools[0].machineImage.name: Required",
 			"spec.pools[0].machineImage.version: Required",
 		},
-		`pools: [{` + pool + `, architecture: foo}]`:                     {"spec.pools[0].architecture: NotSupported"},
-		`pools: [{` + pool + `, architecture: arm64}]`:                   {},
-		`pools: [{` + pool + `, nodeTemplate: {capacity: {cpu: 2}}}]`:    {},
-		`pools: [{` + pool + `, nodeTemplate: {capacity: {cpu: "-1"}}}]`: {"spec.pools[0].nodeTemplate.capacity[cpu]: Invalid"},
+		`pools: [{` + pool + `, architecture: foo}]`:                  {"spec.pools[0].architecture: NotSupported"},
+		`pools: [{` + pool + `, architecture: arm64}]`:                {},
+		`pools: [{` + pool + `, nodeTemplate: {capacity: {cpu: 2}}}]`: {},
+		`pools: [{` + pool + `, nodeTemplate: {capacity: {cpu: "-1"}}}]`: {
+			"spec.pools[0].nodeTemplate.capacity[cpu]: Invalid",
+		},
 	})
 }
 

@@ -7,7 +7,8 @@ import (
 )
 
 const workloadWithAll = `
-	affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a}]}]}}},
+	affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {
+		nodeSelectorTerms: [{matchExpressions: [{key: a}]}]}}},
 	topologySpreadConstraints: [{topologyKey: kubernetes.io/hostname}, {topologyKey: x, labelSelector: {}}],
 	tolerations: [{key: node.kubernetes.io/not-ready}]`
 

@@ -19,7 +19,8 @@ const zoneKey = "topology.kubernetes.io/zone"
 func TestHA_Affinity(t *testing.T) {
 	inZones := `{key: ` + zoneKey + `, operator: In, values: [a, b]}`
 	required := func(terms string) string {
-		return `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [` + terms + `]}}}`
+		return `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [` +
+			terms + `]}}}`
 	}
 	for name, test := range map[string]struct {
 		tolerance, zones, pinning, before, want string

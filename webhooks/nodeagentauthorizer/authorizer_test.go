@@ -187,12 +187,16 @@ func TestNAA_Users(t *testing.T) {
 			none},
 		"NAA-2 without the group": {func(s *authorizationv1.SubjectAccessReviewSpec) { s.Groups = []string{"x"} },
 			none},
-		"NAA-3 without a name":  {func(s *authorizationv1.SubjectAccessReviewSpec) { s.User = nodeagentauthorizer.UserPrefix }, refused},
+		"NAA-3 without a name": {func(s *authorizationv1.SubjectAccessReviewSpec) {
+			s.User = nodeagentauthorizer.UserPrefix
+		}, refused},
 		"a name that is a path": {func(s *authorizationv1.SubjectAccessReviewSpec) { s.User += "/status" }, refused},
 		"no resource": {func(s *authorizationv1.SubjectAccessReviewSpec) {
 			s.ResourceAttributes, s.NonResourceAttributes = nil, &authorizationv1.NonResourceAttributes{Path: "/"}
 		}, refused},
-		"another resource": {func(s *authorizationv1.SubjectAccessReviewSpec) { s.ResourceAttributes.Resource = "configmaps" }, refused},
+		"another resource": {func(s *authorizationv1.SubjectAccessReviewSpec) {
+			s.ResourceAttributes.Resource = "configmaps"
+		}, refused},
 		"another group": {func(s *authorizationv1.SubjectAccessReviewSpec) { s.ResourceAttributes.Group = "x" },
 			refused},
 	} {
@@ -384,7 +388,8 @@ func reviewOf(t testing.TB, version string, s *authorizationv1.SubjectAccessRevi
 	if version == "v1beta1" {
 		text = strings.Replace(text, `"groups"`, `"group"`, 1)
 	}
-	return []byte(fmt.Sprintf(`{"apiVersion":"authorization.k8s.io/%s","kind":"SubjectAccessReview","metadata":{},"spec":%s}`, version, text))
+	return []byte(fmt.Sprintf(
+		`{"apiVersion":"authorization.k8s.io/%s","kind":"SubjectAccessReview","metadata":{},"spec":%s}`, version, text))
 }
 
 // answer is a review that came back.
@@ -480,8 +485,9 @@ func TestCMN11_NoOpinionWhileItIsOff(t *testing.T) {
 }
 
 func FuzzReview(f *testing.F) {
-	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"gardener.cloud:node-agent:machine:m1",` +
-		`"groups":["gardener.cloud:node-agents"],"resourceAttributes":{"verb":"get","resource":"secrets","namespace":"kube-system","name":"osc-a"}}}`))
+	f.Add([]byte(`{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{` +
+		`"user":"gardener.cloud:node-agent:machine:m1","groups":["gardener.cloud:node-agents"],` +
+		`"resourceAttributes":{"verb":"get","resource":"secrets","namespace":"kube-system","name":"osc-a"}}}`))
 	a := authorizer()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		out := review(t, a, "application/json", body)

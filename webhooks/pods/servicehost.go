@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// InjectLabel of a pod or its namespace, with exactly InjectDisabled, leaves the pod with the address of the Service.
+	// InjectLabel of a pod or its namespace, with exactly InjectDisabled, leaves the pod with the address of the
+	// Service.
 	InjectLabel = "apiserver-proxy.networking.gardener.cloud/inject"
 	// InjectDisabled is the value of InjectLabel that leaves a pod as it is.
 	InjectDisabled = "disable"

@@ -23,8 +23,8 @@ const (
 
 	// toBeDeletedTaint is that of nodes that the cluster autoscaler is about to remove.
 	toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
-	// systemTaint is part of the keys of all taints of Kubernetes itself: those of nodes that are not well, and of control
-	// planes.
+	// systemTaint is part of the keys of all taints of Kubernetes itself: those of nodes that are not well, and of
+	// control planes.
 	systemTaint = "kubernetes.io/"
 )
 

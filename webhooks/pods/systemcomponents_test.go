@@ -57,7 +57,8 @@ func TestSCC_SystemComponents(t *testing.T) {
 			[]corev1.Node{node("n", "true", corev1.Taint{Key: "node.kubernetes.io/memory-pressure"},
 				corev1.Taint{Key: "node.kubernetes.io/disk-pressure"}, corev1.Taint{Key: "node.kubernetes.io/pid-pressure"},
 				corev1.Taint{Key: "node.kubernetes.io/network-unavailable"}, corev1.Taint{Key: "node.kubernetes.io/unschedulable"},
-				corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized"}, corev1.Taint{Key: "ToBeDeletedByClusterAutoscaler"},
+				corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized"},
+				corev1.Taint{Key: "ToBeDeletedByClusterAutoscaler"},
 				corev1.Taint{Key: "node.gardener.cloud/critical-components-not-ready", Effect: "NoSchedule"})}, ``,
 			`nodeSelector: {a: b}, tolerations: [` + configuredTolerations + `,
 				{key: node.gardener.cloud/critical-components-not-ready, operator: Exists, effect: NoSchedule}]`},
@@ -129,7 +130,8 @@ func TestSCC18_NodesThatCannotBeListed(t *testing.T) {
 func TestSCC19_TheOrderIsAlwaysTheSame(t *testing.T) {
 	var nodes []corev1.Node
 	for i := range 20 {
-		nodes = append(nodes, node(fmt.Sprint("n", i), "true", corev1.Taint{Key: fmt.Sprint("k", 97*i%20), Effect: "NoSchedule"}))
+		taint := corev1.Taint{Key: fmt.Sprint("k", 97*i%20), Effect: "NoSchedule"}
+		nodes = append(nodes, node(fmt.Sprint("n", i), "true", taint))
 	}
 	first := placing(t, nodes...).Send(t, pods.SystemComponents(), component(``)).Patch
 	for i := range 100 {

@@ -52,10 +52,12 @@ func TestAPathTellsWhoseItIs(t *testing.T) {
 func TestAPathHoldsForNothingElse(t *testing.T) {
 	path := route().Path(key)
 	for name, change := range map[string]func(string) string{
-		"another target":           func(p string) string { return strings.Replace(p, "/b/", "/c/", 1) },
-		"another namespace":        func(p string) string { return strings.Replace(p, "shoot--a--b", "shoot--a--c", 1) },
-		"another cluster":          func(p string) string { return strings.Replace(p, "1-2", "1-3", 1) },
-		"a part moved":             func(p string) string { return strings.Replace(p, "/shoot--a--b/b/", "/shoot--a--/bb/", 1) },
+		"another target":    func(p string) string { return strings.Replace(p, "/b/", "/c/", 1) },
+		"another namespace": func(p string) string { return strings.Replace(p, "shoot--a--b", "shoot--a--c", 1) },
+		"another cluster":   func(p string) string { return strings.Replace(p, "1-2", "1-3", 1) },
+		"a part moved": func(p string) string {
+			return strings.Replace(p, "/shoot--a--b/b/", "/shoot--a--/bb/", 1)
+		},
 		"the source":               func(p string) string { return strings.Replace(p, "shoot--a--b", "_", 1) },
 		"a code that is shortened": func(p string) string { return p[:strings.LastIndex(p, "/")-1] + "/seccomp-profile" },
 	} {

@@ -39,7 +39,8 @@ func TestAnswers(t *testing.T) {
 				HaveField("PatchType", HaveValue(BeEquivalentTo("JSONPatch"))), HaveField("Warnings", []string{"w"}))), nil,
 		},
 		"a refusal is none of the hub": {
-			returns(admission.Response{Denied: &metav1.Status{Code: 418, Message: "no"}}, nil), refuses(418, "no"), refuses(418, "no"),
+			returns(admission.Response{Denied: &metav1.Status{Code: 418, Message: "no"}}, nil),
+			refuses(418, "no"), refuses(418, "no"),
 		},
 		"CMN-6 an error of an API": {
 			returns(admission.Response{}, fmt.Errorf("reading: %w", missing)),
@@ -88,20 +89,24 @@ func TestBodies(t *testing.T) {
 		code   int32
 		change func(*http.Request)
 	}{
-		"CMN-1 YAML":                   {review("v1", "{}"), 400, of("application/yaml")},
-		"CMN-1 JSON with a parameter":  {review("v1", "{}"), 400, of("application/json; charset=utf-8")},
-		"CMN-2 none":                   {"", 400, nil},
-		"CMN-2 too large":              {review("v1", `"`+strings.Repeat("x", server.MaxBody)+`"`), 413, nil},
-		"CMN-2 too large, bit by bit":  {review("v1", `"`+strings.Repeat("x", server.MaxBody)+`"`), 413, chunked},
-		"nested too deeply":            {review("v1", deep), 413, nil},
-		"too many values":              {review("v1", many), 413, nil},
-		"no JSON":                      {"nonsense", 400, nil},
-		"half of it":                   {review("v1", "{}")[:50], 400, nil},
-		"an array":                     {"[]", 400, nil},
-		"without a request":            {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, 400, nil},
-		"another kind":                 {strings.Replace(review("v1", "{}"), "AdmissionReview", "TokenReview", 1), 400, nil},
-		"another version":              {review("v2", "{}"), 400, nil},
-		"a request that is no request": {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":1}`, 400, nil},
+		"CMN-1 YAML":                  {review("v1", "{}"), 400, of("application/yaml")},
+		"CMN-1 JSON with a parameter": {review("v1", "{}"), 400, of("application/json; charset=utf-8")},
+		"CMN-2 none":                  {"", 400, nil},
+		"CMN-2 too large":             {review("v1", `"`+strings.Repeat("x", server.MaxBody)+`"`), 413, nil},
+		"CMN-2 too large, bit by bit": {review("v1", `"`+strings.Repeat("x", server.MaxBody)+`"`), 413, chunked},
+		"nested too deeply":           {review("v1", deep), 413, nil},
+		"too many values":             {review("v1", many), 413, nil},
+		"no JSON":                     {"nonsense", 400, nil},
+		"half of it":                  {review("v1", "{}")[:50], 400, nil},
+		"an array":                    {"[]", 400, nil},
+		"without a request":           {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, 400, nil},
+		"another kind": {
+			strings.Replace(review("v1", "{}"), "AdmissionReview", "TokenReview", 1), 400, nil,
+		},
+		"another version": {review("v2", "{}"), 400, nil},
+		"a request that is no request": {
+			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":1}`, 400, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -43,11 +43,13 @@ func TestWhoseCallItIs(t *testing.T) {
 		path   string
 		status int
 	}{
-		"HUB-3 a wrong code":                   {forged(fails), 403},
-		"HUB-3 a wrong code, not registered":   {forged(path(unknown, "uid-c", false)), 403},
-		"a code of another target":             {strings.Replace(fails, "/one/a/", "/two/b/", 1), 403},
-		"a code of another cluster":            {strings.Replace(fails, "uid-a", "uid-b", 1), 403},
-		"a code by another key":                {routes.Route{Target: keyA, UID: "uid-a", Webhook: "test"}.Path([]byte("other")), 403},
+		"HUB-3 a wrong code":                 {forged(fails), 403},
+		"HUB-3 a wrong code, not registered": {forged(path(unknown, "uid-c", false)), 403},
+		"a code of another target":           {strings.Replace(fails, "/one/a/", "/two/b/", 1), 403},
+		"a code of another cluster":          {strings.Replace(fails, "uid-a", "uid-b", 1), 403},
+		"a code by another key": {
+			routes.Route{Target: keyA, UID: "uid-a", Webhook: "test"}.Path([]byte("other")), 403,
+		},
 		"no path of the hub":                   {"/", 404},
 		"a path as of other programs":          {"/webhooks/test", 404},
 		"CMN-11 a webhook that does not exist": {routes.Route{Target: keyA, UID: "uid-a", Webhook: "none"}.Path(key), 404},
@@ -56,7 +58,8 @@ func TestWhoseCallItIs(t *testing.T) {
 			NewWithT(t).Expect(b.post(test.path, review("v1", "{}"))).To(HaveField("Status", test.status))
 		})
 	}
-	b.Expect(b.post(fails, review("v1", "{}"), func(r *http.Request) { r.Method = http.MethodPut })).To(HaveField("Status", 405))
+	put := func(r *http.Request) { r.Method = http.MethodPut }
+	b.Expect(b.post(fails, review("v1", "{}"), put)).To(HaveField("Status", 405))
 }
 
 // HUB-2: where each target has a name of a host of its own, path and name have to agree.
@@ -71,7 +74,9 @@ func TestNamesOfHosts(t *testing.T) {
 	certificate, _ := b.options.Certificate(nil)
 	b.roots.AddCert(certificate.Leaf)
 	as := func(name string) *http.Client { return b.newClient(&tls.Config{ServerName: name}) }
-	for host, status := range map[string]int{"a.example.org": 200, "A.example.org": 200, "b.example.org": 403, "hub.example.org": 403} {
+	for host, status := range map[string]int{
+		"a.example.org": 200, "A.example.org": 200, "b.example.org": 403, "hub.example.org": 403,
+	} {
 		a, err := b.try(as(host), fails, review("v1", "{}"))
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(a.Status).To(Equal(status), host)

@@ -120,7 +120,8 @@ func (c *call) reached(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.answer(w, review, resultDenied, denied(&metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: ReachedMessage,
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: ReachedMessage,
 	}))
 }
 

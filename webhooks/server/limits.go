@@ -14,12 +14,12 @@ type Limits struct {
 	// TargetInFlight is how many requests of a target are worked on at a time, and InFlight how many of all targets.
 	// Defaults: 50 and 1000.
 	TargetInFlight, InFlight int
-	// TargetQPS is how many requests of a target are served in a second, TargetBurst how many at once. Defaults: 200 and
-	// 400.
+	// TargetQPS is how many requests of a target are served in a second, TargetBurst how many at once. Defaults: 200
+	// and 400.
 	TargetQPS   float64
 	TargetBurst int
-	// TargetBytes is how much memory the bodies of a target may take at a time, and Bytes those of all targets. Defaults:
-	// 32 MiB and 256 MiB.
+	// TargetBytes is how much memory the bodies of a target may take at a time, and Bytes those of all targets.
+	// Defaults: 32 MiB and 256 MiB.
 	TargetBytes, Bytes int64
 	// Timeout is how long a request may take if the caller waits for longer. Default: 10s.
 	Timeout time.Duration

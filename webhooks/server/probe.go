@@ -27,7 +27,9 @@ func (s *Server) Served(ctx context.Context, name string, bundle []byte, path st
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: name}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: name},
+	}
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -38,7 +40,8 @@ func (s *Server) Served(ctx context.Context, name string, bundle []byte, path st
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return fmt.Errorf("calling the server of webhooks: %w", errors.Unwrap(err)) // less the URL, which is not for everybody
+		// Without the URL, which contains the code of the target.
+		return fmt.Errorf("calling the server of webhooks: %w", errors.Unwrap(err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {

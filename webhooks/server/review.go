@@ -44,7 +44,8 @@ func decode(r *http.Request) (review *admissionv1.AdmissionReview, status int32,
 	}
 	bounds := untrusted.Bounds{Bytes: MaxBody, Elements: maxElements, Depth: maxDepth}
 	if r.ContentLength > MaxBody {
-		return unknown, http.StatusRequestEntityTooLarge, fmt.Errorf("request entity is too large; limit is %d bytes", MaxBody)
+		return unknown, http.StatusRequestEntityTooLarge,
+			fmt.Errorf("request entity is too large; limit is %d bytes", MaxBody)
 	}
 	body, err := readAll(untrusted.NewReader(r.Body, bounds), r.ContentLength)
 	exceeded := (*untrusted.ExceededError)(nil)

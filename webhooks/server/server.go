@@ -84,10 +84,10 @@ type Options struct {
 	// ServerName is the name of the host under which a target has to call, if it names one. Nil: any.
 	ServerName func(target clustercache.ClusterKey, uid types.UID) string
 	Limits     Limits
-	// Notice is for how long calls are served as before after the end was announced, Drain how long the last answers may
-	// take then. Defaults: 10s each.
+	// Notice is for how long calls are served as before after the end was announced, Drain how long the last answers
+	// may take then. Defaults: 10s each.
 	Notice, Drain time.Duration
-	// Metrics takes figures. Nil: nobody does.
+	// Metrics counts requests. Nil: nothing is counted.
 	Metrics *Metrics
 	Clock   clock.WithTicker // default: the real one
 	Logger  logr.Logger

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// WebhookServer serves webhooks to the API servers of targets. What it serves for a target, its class says. All replicas
-// do, whether they lead or not.
+// WebhookServer serves webhooks to the API servers of targets. What it serves for a target, its class says. All
+// replicas do, whether they lead or not.
 type WebhookServer struct {
 	// Enabled has the hub listen. Default: false. Switch off the webhooks of all classes and TargetClusters first, and
 	// wait until no TargetCluster has the condition WebhooksRegistered any more.
@@ -28,16 +28,16 @@ type WebhookServer struct {
 	ClientAuthorities WebhookClientAuthorities `json:"clientAuthorities,omitempty"`
 	// Limits bound what requests take.
 	Limits WebhookLimits `json:"limits,omitempty"`
-	// ShutdownNotice is for how long a hub that ends serves as before, so that everybody notices. Then it has ten seconds
-	// for the last answers. Default: 10s.
+	// ShutdownNotice is for how long a hub that ends serves as before, so that everybody notices. Then it has ten
+	// seconds for the last answers. Default: 10s.
 	ShutdownNotice metav1.Duration `json:"shutdownNotice,omitempty"`
 }
 
 // WebhookClientConfig is how API servers of targets reach the hub. Either URL or Service is set.
 type WebhookClientConfig struct {
-	// URL is what the paths of webhooks are appended to. It has no path, query, fragment or user. If its host begins with
-	// {target}, as in https://{target}.webhooks.example.org, each target has a name of its own, which has to agree with the
-	// path. Default: the Service trellis-webhooks in the namespace of the hub, as
+	// URL is what the paths of webhooks are appended to. It has no path, query, fragment or user. If its host begins
+	// with {target}, as in https://{target}.webhooks.example.org, each target has a name of its own, which has to agree
+	// with the path. Default: the Service trellis-webhooks in the namespace of the hub, as
 	// https://trellis-webhooks.<namespace>.svc, which API servers reach that run in the same cluster.
 	URL string `json:"url,omitempty"`
 	// Service is one in each target that leads to the hub.
@@ -59,8 +59,8 @@ type WebhookCertificates struct {
 	// SecretName is the Secret in which the hub keeps its certificate authority, the certificate of the server and the
 	// key of the paths of targets. Default: leaderElection.resourceName, followed by "-webhooks".
 	SecretName string `json:"secretName,omitempty"`
-	// ExternalSecretName is a Secret of another program, such as cert-manager, with tls.crt, tls.key and ca.crt, which are
-	// used instead. It is in the namespace of the hub. Default: none.
+	// ExternalSecretName is a Secret of another program, such as cert-manager, with tls.crt, tls.key and ca.crt, which
+	// are used instead. It is in the namespace of the hub. Default: none.
 	ExternalSecretName string `json:"externalSecretName,omitempty"`
 	// Validity is that of the hub's certificate authorities, RenewAfter the age at which there is the next one, and
 	// Overlap for how long the former one is accepted, at least. Defaults: 720h, 480h and 24h.

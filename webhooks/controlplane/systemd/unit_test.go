@@ -11,7 +11,8 @@ import (
 
 func TestUnits(t *testing.T) {
 	g := NewWithT(t)
-	options, err := systemd.Parse("; first\n[Unit]\nDescription = a b \n\n[Service]\n# why\nExecStart=/bin/x \\\n  --a=b \\\n  c\nEnv=\n")
+	options, err := systemd.Parse("; first\n[Unit]\nDescription = a b \n\n[Service]\n# why\n" +
+		"ExecStart=/bin/x \\\n  --a=b \\\n  c\nEnv=\n")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(options).To(Equal([]systemd.Option{
 		{Value: "; first"},
