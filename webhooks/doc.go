@@ -3,5 +3,6 @@
 // controllers/webhookregistration registers them there.
 //
 // To add one: a package with a function that returns an admission.Webhook, a field and an entry in
-// apis/hub/v1alpha1 (TargetWebhooks), and a line here.
+// apis/hub/v1alpha1 (TargetWebhooks), a line here, its rights in charts/trellis/rbac/target-webhooks.yaml and, if it
+// needs nothing but the object, a policy in webhooks/policies.
 package webhooks

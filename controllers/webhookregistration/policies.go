@@ -102,7 +102,7 @@ func readPolicies(ctx context.Context, target client.Client, name string) (*serv
 		case err != nil:
 			return nil, err
 		case !served:
-			s.unserved[kind.policy] = "the target does not serve " + kind.policy + " in admissionregistration.k8s.io/v1"
+			s.unserved[kind.policy] = notServed(kind)
 			continue
 		}
 		for _, list := range kind.lists() {
@@ -110,6 +110,9 @@ func readPolicies(ctx context.Context, target client.Client, name string) (*serv
 			switch err := target.List(ctx, list, labelled, client.Limit(maxPolicies)); {
 			case apierrors.IsForbidden(err):
 				s.unserved[kind.policy] = "the hub may not look after " + kind.policy + " in the target"
+				continue
+			case apierrors.IsNotFound(err): // what the mapper knows is of a version before
+				s.unserved[kind.policy] = notServed(kind)
 				continue
 			case err != nil:
 				return nil, fmt.Errorf("reading the policies in the place of webhooks: %w", err)
@@ -125,6 +128,10 @@ func readPolicies(ctx context.Context, target client.Client, name string) (*serv
 		}
 	}
 	return s, nil
+}
+
+func notServed(kind policyKind) string {
+	return "the target does not serve " + kind.policy + " in " + admissionregistrationv1.SchemeGroupVersion.String()
 }
 
 func serves(mapper meta.RESTMapper, kind policyKind) (bool, error) {

@@ -273,24 +273,6 @@ func TestLists(t *testing.T) {
 	g.Expect(err).To(MatchError(clustercache.ErrClusterUnknown))
 }
 
-func FuzzHandler(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"name":"x","annotations":{"confirmation.gardener.cloud/deletion":"true"}}}`), "x")
-	f.Add([]byte(`[[[]]]`), "")
-	f.Fuzz(func(t *testing.T, document []byte, name string) {
-		r := deletion(infrastructures)
-		r.Name, r.OldObject.Raw = name, document
-		response := handle(t, &lister{objects: []metav1.PartialObjectMetadata{named("x", "")}}, r)
-		if response.Denied != nil {
-			return
-		}
-		// What is allowed is confirmed.
-		object := metav1.PartialObjectMetadata{}
-		g := NewWithT(t)
-		g.Expect(json.Unmarshal(document, &object)).To(Succeed())
-		g.Expect(object.Annotations).To(HaveKey(deletionprotection.ConfirmationAnnotation))
-	})
-}
-
 func BenchmarkHandler(b *testing.B) {
 	r := deletion(infrastructures)
 	r.OldObject = raw(named("x", "true"))

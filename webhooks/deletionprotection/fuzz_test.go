@@ -13,11 +13,11 @@ import (
 )
 
 // What is allowed to be deleted by its name is confirmed, whatever a document looks like.
-func FuzzDeletion(f *testing.F) {
+func FuzzHandler(f *testing.F) {
 	const annotation = `{"metadata":{"annotations":{"` + deletionprotection.ConfirmationAnnotation + `":"`
 	for _, document := range []string{
 		``, `null`, `{}`, `[]`, `{"metadata":null}`, `{"metadata":{"annotations":null}}`, annotation + `true"}}}`,
-		annotation + `T"}}}`, annotation + `yes"}}}`, annotation + `1"}},"metadata":{}}`, `{"METADATA":{}}`,
+		annotation + `T"}}}`, annotation + `yes"}}}`, annotation + `1"}},"metadata":{}}`, `{"METADATA":{}}`, `[[[]]]`,
 	} {
 		f.Add([]byte(document), "x")
 		f.Add([]byte(document), "")

@@ -14,7 +14,7 @@ import (
 )
 
 // Whatever documents look like, they are allowed, not valid, or not understood, and an answer is bounded.
-func FuzzValidation(f *testing.F) {
+func FuzzHandler(f *testing.F) {
 	var kinds []string
 	for kind := range minimal {
 		kinds = append(kinds, kind)

@@ -425,16 +425,6 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-func FuzzHandler(f *testing.F) {
-	for kind, spec := range minimal {
-		f.Add(kind, object(kind, spec))
-	}
-	f.Fuzz(func(t *testing.T, kind string, document []byte) {
-		handle(t, request(kind, document, nil))
-		handle(t, request(kind, document, document))
-	})
-}
-
 func BenchmarkHandler(b *testing.B) {
 	r := request("Worker", object("Worker", minimal["Worker"]), object("Worker", minimal["Worker"]))
 	for b.Loop() {
