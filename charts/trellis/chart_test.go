@@ -133,6 +133,8 @@ func TestTheHubItselfHasNarrowRights(t *testing.T) {
 		"hub.gardener.cloud/targetclusters/status":         {"patch"},
 		"namespaces":                   read,
 		"secrets":                      append(slices.Clone(read), "patch"), // where a class mentions the token requestor
+		"authentication.k8s.io/tokenreviews":         {"create"}, // where those who read metrics are authenticated
+		"authorization.k8s.io/subjectaccessreviews": {"create"}, // where those who read metrics are authenticated
 		"machine.sapcloud.io/machines": {"list", "get"},
 		"events":                       {"create", "patch"},
 		"events.k8s.io/events":         {"create", "patch"},

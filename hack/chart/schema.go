@@ -21,6 +21,7 @@ var byChart = []string{"apiVersion", "kind", "leaderElection.resourceNamespace",
 var enums = map[string][]any{
 	"classes.namespaceSelector.matchExpressions.operator": {"In", "NotIn", "Exists", "DoesNotExist"},
 	"classes.target.type":         {configv1alpha1.TargetNamespace, configv1alpha1.TargetSource, configv1alpha1.TargetRegistration},
+	"clusterCache.registrationSelector.matchExpressions.operator": {"In", "NotIn", "Exists", "DoesNotExist"},
 	"leaderElection.resourceLock": {"leases"},
 	"logFormat":                   {"json", "text"},
 	"logLevel":                    {"debug", "info", "error"},
