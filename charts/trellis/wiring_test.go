@@ -133,11 +133,77 @@ func TestDashboardsAndRulesAreThoseOfTheFiles(t *testing.T) {
 		name := filepath.Base(file)
 		dashboard := of[corev1.ConfigMap](t, objects, "ConfigMap/"+name[:len(name)-len(".json")]+"-dashboard")
 		g.Expect(dashboard.Data[name]).To(MatchJSON(content), name)
-		g.Expect(dashboard.Labels).To(And(HaveKeyWithValue("dashboard.monitoring.gardener.cloud/seed", "true"), HaveKeyWithValue("grafana_dashboard", "1")))
+		g.Expect(dashboard.Labels).To(HaveKeyWithValue("grafana_dashboard", "1"))
 	}
 	rules := map[string]any{}
 	g.Expect(yaml.Unmarshal(chart.Rules(), &rules)).To(Succeed())
 	g.Expect(mustJSON(g, objects["PrometheusRule/trellis"].Object["spec"])).To(MatchJSON(mustJSON(g, rules)))
+}
+
+// alertsOf are the alerts of a rendered PrometheusRule, by their names.
+func alertsOf(g *WithT, objects rendered, name string) map[string]alertRule {
+	var spec struct {
+		Groups []struct {
+			Rules []alertRule `json:"rules"`
+		} `json:"groups"`
+	}
+	g.Expect(yaml.Unmarshal([]byte(mustJSON(g, objects["PrometheusRule/"+name].Object["spec"])), &spec)).To(Succeed())
+	alerts := map[string]alertRule{}
+	for _, group := range spec.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert != "" {
+				alerts[rule.Alert] = rule
+			}
+		}
+	}
+	return alerts
+}
+
+type alertRule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func TestAlertsAreNamedAsTheValuesSay(t *testing.T) {
+	g := NewWithT(t)
+	objects := render(t, `{monitoring: {operator: {enabled: true}, job: hub-a, clusterLabel: seed, alerts: {
+		labels: {team: platform}, severities: {critical: page, warning: ticket}, severityOf: {TrellisDriftSlow: info},
+		disabled: [TrellisContested], runbookURL: "https://wiki.example.org/trellis/", grafanaURL: "https://grafana.example.org"}}}`)
+	alerts := alertsOf(g, objects, "trellis")
+	down := alerts["TrellisTargetDown"]
+	g.Expect(down.Expr).To(Equal(`target:trellis_target_up:max{job="hub-a"} == 0`))
+	g.Expect(down.Labels).To(And(HaveLen(3), HaveKeyWithValue("severity", "page"), HaveKeyWithValue("team", "platform"),
+		HaveKeyWithValue("namespace", ContainSubstring("$labels.target"))))
+	g.Expect(down.Annotations).To(HaveKeyWithValue("runbook_url", "https://wiki.example.org/trellis/trellistargetdown"))
+	g.Expect(down.Annotations["dashboard_url"]).To(HavePrefix("https://grafana.example.org/d/trellis-target?"))
+	g.Expect(alerts["TrellisTargetFlapping"].Expr).To(HavePrefix("max by (seed, job, target) ("))
+	g.Expect(alerts["TrellisTargetFlapping"].Labels).To(HaveKeyWithValue("severity", "ticket"))
+	g.Expect(alerts["TrellisDriftSlow"].Labels).To(HaveKeyWithValue("severity", "info"))
+	g.Expect(alerts["TrellisConfigRestartNeeded"].Labels).To(HaveKeyWithValue("severity", "info"), "as it was")
+	g.Expect(alerts).NotTo(HaveKey("TrellisContested"))
+	endpoint := of[monitor](t, objects, "ServiceMonitor/trellis").Spec.Endpoints[0]
+	g.Expect(endpoint.Relabelings).To(ConsistOf(relabeling{TargetLabel: "job", Replacement: "hub-a"}))
+	dashboard := of[corev1.ConfigMap](t, objects, "ConfigMap/trellis-fleet-dashboard").Data["trellis-fleet.json"]
+	g.Expect(dashboard).To(And(ContainSubstring(`seed=~\"$cluster\"`), ContainSubstring("label_values(trellis_build_info, seed)"),
+		Not(ContainSubstring("cluster=~"))))
+}
+
+// TestAlertsOfASeed are routed by Gardener's Alertmanager, and its Plutono reads the dashboards.
+func TestAlertsOfASeed(t *testing.T) {
+	g := NewWithT(t)
+	objects := render(t, gardenerWith(t, "monitoring: {operator: {enabled: true}}"))
+	for name, alert := range alertsOf(g, objects, "seed-trellis") {
+		g.Expect(alert.Labels).To(And(HaveKeyWithValue("type", "seed"), HaveKeyWithValue("service", "trellis"),
+			HaveKeyWithValue("visibility", "operator")), name)
+		g.Expect(alert.Labels["severity"]).To(BeElementOf("blocker", "critical", "warning", "info"), name)
+	}
+	g.Expect(alertsOf(g, objects, "seed-trellis")["TrellisHubDown"].Labels).To(HaveKeyWithValue("severity", "blocker"))
+	dashboard := of[corev1.ConfigMap](t, objects, "ConfigMap/trellis-fleet-dashboard")
+	g.Expect(dashboard.Labels).To(HaveKeyWithValue("dashboard.monitoring.gardener.cloud/seed", "true"))
+	g.Expect(dashboard.Labels).NotTo(HaveKey("grafana_dashboard"))
+	g.Expect(dashboard.Data["trellis-fleet.json"]).To(ContainSubstring(`"schemaVersion": 27`))
 }
 
 func TestOneHubAtATimeIsEvicted(t *testing.T) {
