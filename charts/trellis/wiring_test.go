@@ -270,8 +270,9 @@ func TestLabelsOfGardener(t *testing.T) {
 	g.Expect(annotations(render(t, "{gardener: {enabled: true}}"))).To(BeEmpty(), "without a Prometheus operator")
 }
 
-// TestNothingOfGardenerIsADefault looks through all that is installed by default for what only a seed of Gardener knows.
-// Groups of APIs and the names that the compatibility with its resource manager needs are not labels or annotations.
+// TestNothingOfGardenerIsADefault looks through all that is installed by default for what only a seed of Gardener
+// knows. Groups of APIs and the names that the compatibility with its resource manager needs are not labels or
+// annotations.
 func TestNothingOfGardenerIsADefault(t *testing.T) {
 	g := NewWithT(t)
 	const values = `{monitoring: {operator: {enabled: true}}, config: {server: {webhooks: {enabled: true}}}}`

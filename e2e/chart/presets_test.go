@@ -16,8 +16,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/helm"
 )
 
-// TestInstallationForASeedOfGardener installs the chart with the values of the Gardener preset, and expects ready pods of the
-// priority that only a seed knows.
+// TestInstallationForASeedOfGardener installs the chart with the values of the Gardener preset, and expects ready
+// pods of the priority that only a seed knows.
 func TestInstallationForASeedOfGardener(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	cli := helm.ForTest(t).WithCluster(t, source.Kubeconfig())

@@ -109,7 +109,8 @@ func fleet() dashboard {
 				},
 				{
 					kind: timeseries, title: "Targets behind over time", unit: "short", width: 18,
-					description: "Targets to which a changed content is not applied yet, and those where that takes more than a minute.",
+					description: "Targets to which a changed content is not applied yet, and those where that takes more " +
+						"than a minute.",
 					queries: []query{
 						{expr: `count(trellis_target_revision_lag_seconds) or vector(0)`, legend: "behind"},
 						{expr: `count(trellis_target_revision_lag_seconds > 60) or vector(0)`, legend: "for more than a minute"},
@@ -117,13 +118,15 @@ func fleet() dashboard {
 				},
 				{
 					kind: table, title: "Last to get a change", unit: "s", drill: toTarget, width: 12,
-					description: "How long ago the oldest content changed that a target does not have yet, for the twenty targets that wait longest.",
+					description: "How long ago the oldest content changed that a target does not have yet, for the twenty " +
+						"targets that wait longest.",
 					queries: []query{{expr: `sort_desc(topk(20, max by (target) (trellis_target_revision_lag_seconds)))`,
 						legend: "Behind for", unit: "s"}},
 				},
 				{
 					kind: heatmap, title: "From Secret to target", unit: "s",
-					description: "How many contents took how long from the change of their Secret until all objects were applied.",
+					description: "How many contents took how long from the change of their Secret until all objects were " +
+						"applied.",
 					queries: []query{{expr: `sum by (le) (increase(trellis_secret_propagation_duration_seconds_bucket[$__rate_interval]))`,
 						legend: "{{le}}"}},
 					instead: []query{{expr: `max(class:trellis_secret_propagation_duration_seconds:p99_5m)`, legend: "p99"}},
@@ -192,22 +195,34 @@ func fleet() dashboard {
 				{
 					kind: timeseries, title: "By provider", unit: "short", stacked: true, width: 8,
 					description: "Targets by the cloud of their nodes.",
-					queries:     []query{{expr: `count by (cloud_type) (max by (target, cloud_type) (trellis_target_info))`, legend: "{{cloud_type}}"}},
+					queries: []query{{
+						expr:   `count by (cloud_type) (max by (target, cloud_type) (trellis_target_info))`,
+						legend: "{{cloud_type}}",
+					}},
 				},
 				{
 					kind: timeseries, title: "By region", unit: "short", stacked: true, width: 8,
 					description: "Targets by the region of their nodes.",
-					queries:     []query{{expr: `count by (region) (max by (target, region) (trellis_target_info))`, legend: "{{region}}"}},
+					queries: []query{{
+						expr:   `count by (region) (max by (target, region) (trellis_target_info))`,
+						legend: "{{region}}",
+					}},
 				},
 				{
 					kind: timeseries, title: "By version", unit: "short", stacked: true, width: 8,
 					description: "Targets by Kubernetes version.",
-					queries:     []query{{expr: `count by (version) (max by (target, version) (trellis_target_info))`, legend: "{{version}}"}},
+					queries: []query{{
+						expr:   `count by (version) (max by (target, version) (trellis_target_info))`,
+						legend: "{{version}}",
+					}},
 				},
 				{
 					kind: bars, title: "Versions", unit: "short",
 					description: "Targets by Kubernetes version.",
-					queries:     []query{{expr: `count by (version) (max by (target, version) (trellis_target_info))`, legend: "{{version}}"}},
+					queries: []query{{
+						expr:   `count by (version) (max by (target, version) (trellis_target_info))`,
+						legend: "{{version}}",
+					}},
 				},
 				{
 					kind: bars, title: "Largest targets", unit: "short", drill: toTarget,

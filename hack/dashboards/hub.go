@@ -103,7 +103,8 @@ func hub() dashboard {
 			{title: "Room left", panels: []panel{
 				{
 					kind: timeseries, title: "Memory that is used", unit: "percentunit", width: 8, bad: 0.9,
-					description: "Share of GOMEMLIMIT that each replica has resident. At the whole of it, garbage is collected all the time.",
+					description: "Share of GOMEMLIMIT that each replica has resident. At the whole of it, garbage is " +
+						"collected all the time.",
 					queries: []query{{expr: `process_resident_memory_bytes{job="trellis"} / go_gc_gomemlimit_bytes{job="trellis"}`,
 						legend: "{{instance}}"}},
 				},
@@ -123,7 +124,8 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Idle workers", unit: "short", width: 12,
-					description: "Workers of each class that have nothing to do. None for long: raise concurrentSyncs of the class.",
+					description: "Workers of each class that have nothing to do. None for long: raise concurrentSyncs of " +
+						"the class.",
 					queries: []query{{expr: `max by (class) (trellis_queue_seats - (trellis_queue_in_flight - trellis_queue_waiting))`,
 						legend: "{{class}}"}},
 				},

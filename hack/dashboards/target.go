@@ -155,8 +155,9 @@ func slo() []panel {
 	}
 	return append(panels, panel{
 		kind: timeline, title: "When it was as it should be", unit: "none", bad: 1, badBelow: true, height: 6,
-		states:      map[string]string{"0": "no", "1": "yes"},
-		description: "Whether the target was reachable, had all changes within five minutes, and its drift corrected within five seconds.",
+		states: map[string]string{"0": "no", "1": "yes"},
+		description: "Whether the target was reachable, had all changes within five minutes, and its drift " +
+			"corrected within five seconds.",
 		queries: []query{
 			{expr: `target:trellis_slo_reachable:bool{target="$target"}`, legend: "reachable"},
 			{expr: `target:trellis_slo_applied:bool{target="$target"}`, legend: "applied in time"},

@@ -3,13 +3,17 @@ package main
 func webhooks() dashboard {
 	return dashboard{
 		uid: "trellis-webhooks", title: "Trellis / Webhooks", category: "webhooks",
-		description: "What API servers of targets ask the hub, what it answers, how quickly, and who does not ask though it should.",
+		description: "What API servers of targets ask the hub, what it answers, how quickly, and who does not " +
+			"ask though it should.",
 		rows: []row{
 			{title: "At a glance", panels: []panel{
 				{
 					kind: stat, title: "Requests a second", unit: "reqps",
 					description: "Requests of all API servers, to all replicas.",
-					queries:     []query{{expr: `sum(rate(trellis_webhook_requests_total[$__rate_interval])) or vector(0)`, legend: "requests"}},
+					queries: []query{{
+						expr:   `sum(rate(trellis_webhook_requests_total[$__rate_interval])) or vector(0)`,
+						legend: "requests",
+					}},
 				},
 				{
 					kind: stat, title: "Requests that failed", unit: "short", bad: 1,
@@ -40,12 +44,18 @@ func webhooks() dashboard {
 				{
 					kind: timeseries, title: "Requests by webhook", unit: "reqps", stacked: true,
 					description: "Requests in a second, by webhook.",
-					queries:     []query{{expr: `sum by (webhook) (rate(trellis_webhook_requests_total[$__rate_interval]))`, legend: "{{webhook}}"}},
+					queries: []query{{
+						expr:   `sum by (webhook) (rate(trellis_webhook_requests_total[$__rate_interval]))`,
+						legend: "{{webhook}}",
+					}},
 				},
 				{
 					kind: timeseries, title: "Requests by result", unit: "reqps", stacked: true,
 					description: "Requests in a second, by what became of them.",
-					queries:     []query{{expr: `sum by (result) (rate(trellis_webhook_requests_total[$__rate_interval]))`, legend: "{{result}}"}},
+					queries: []query{{
+						expr:   `sum by (result) (rate(trellis_webhook_requests_total[$__rate_interval]))`,
+						legend: "{{result}}",
+					}},
 				},
 				{
 					kind: heatmap, title: "Time to an answer of a webhook", unit: "s",
@@ -90,7 +100,8 @@ func webhooks() dashboard {
 				},
 				{
 					kind: table, title: "Webhooks that are not registered", unit: "none", drill: toTarget,
-					description: "Targets whose API server does not call the hub though webhooks are switched on. Their TargetClusters say why.",
+					description: "Targets whose API server does not call the hub though webhooks are switched on. Their " +
+						"TargetClusters say why.",
 					queries: []query{{
 						expr:   `max by (target) (trellis_target_condition_false{condition="WebhooksRegistered"})`,
 						legend: "Not registered", unit: "none",

@@ -61,8 +61,8 @@ type panel struct {
 // units are those of Grafana 7.5 that the dashboards need.
 var units = []string{"none", "short", "s", "bytes", "Bps", "ops", "reqps", "percentunit"}
 
-// flavours are the folders of dashboards, and what is in them: the version of the format, how a data source is named, and
-// the types of panels that are known there.
+// flavours are the folders of dashboards, and what is in them: the version of the format, how a data source is named,
+// and the types of panels that are known there.
 var flavours = map[string]struct {
 	schema     int
 	datasource string

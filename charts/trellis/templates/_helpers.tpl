@@ -199,7 +199,7 @@ networking.resources.gardener.cloud/pod-label-selector-namespace-alias: extensio
 {{- define "trellis.rules" -}}
 {{- $m := .Values.monitoring -}}
 {{- $text := .Files.Get "monitoring/rules.yaml" -}}
-{{- $text = $text | replace "job=\"trellis\"" (printf "job=%q" $m.job) | replace "(cluster, job" (printf "(%s, job" $m.clusterLabel) -}}
+{{- $text = $text | replace "job=\"trellis\"" (printf "job=%q" $m.job) | replace "(cluster, job" (printf "(%s, job" $m.clusterLabel) | replace "$labels.cluster" (printf "$labels.%s" $m.clusterLabel) -}}
 {{- $groups := list -}}
 {{- range $group := (fromYaml $text).groups -}}
 {{- $rules := list -}}

@@ -74,8 +74,8 @@ var (
 	digestLine     = regexp.MustCompile(`(?m)^  digest: ""$`)
 )
 
-// pack makes the archive of a chart, as "helm package" does: what is in the folder, below one with the name of the chart, and
-// neither Go code nor test data.
+// pack makes the archive of a chart, as "helm package" does: what is in the folder, below one with the name of the
+// chart, and neither Go code nor test data.
 func pack(directory, image, version, digest string) (metadata, []byte, error) {
 	var m metadata
 	var out bytes.Buffer
