@@ -72,6 +72,12 @@ func hasMemoryLimit(value string) func(*testing.T, *WithT, rendered) {
 	}
 }
 
+// memory is how much of it is requested, or the limit of it.
+func memory(list corev1.ResourceList) string {
+	quantity := list[corev1.ResourceMemory]
+	return quantity.String()
+}
+
 // of returns a rendered object as a typed one.
 func of[T any](t *testing.T, objects rendered, key string) *T {
 	t.Helper()
@@ -248,19 +254,19 @@ func TestValues(t *testing.T) {
 		"a memory limit of megabytes": {`{resources: {limits: {memory: 1500M}}}`, hasMemoryLimit("1350000000")},
 		"a memory limit of bytes":     {`{resources: {limits: {memory: 2147483648}}}`, hasMemoryLimit("1932735283")},
 		"memory of few targets": {`{targets: 1}`, func(t *testing.T, g *WithT, objects rendered) {
-			g.Expect(container(t, objects).Resources.Requests.Memory().String()).To(Equal("67Mi"))
-			g.Expect(container(t, objects).Resources.Limits.Memory().String()).To(Equal("1Gi"), "for hostile tenants")
+			g.Expect(memory(container(t, objects).Resources.Requests)).To(Equal("67Mi"))
+			g.Expect(memory(container(t, objects).Resources.Limits)).To(Equal("1Gi"), "for hostile tenants")
 		}},
 		"memory of a thousand targets": {`{targets: 1000}`, func(t *testing.T, g *WithT, objects rendered) {
-			g.Expect(container(t, objects).Resources.Requests.Memory().String()).To(Equal("2250Mi"))
-			g.Expect(container(t, objects).Resources.Limits.Memory().String()).To(Equal("3113Mi"))
+			g.Expect(memory(container(t, objects).Resources.Requests)).To(Equal("2250Mi"))
+			g.Expect(memory(container(t, objects).Resources.Limits)).To(Equal("3113Mi"))
 			hasMemoryLimit("2937795379")(t, g, objects)
 		}},
 		"memory that is named, whatever the number of targets": {
 			`{targets: 1000, resources: {requests: {memory: 300Mi}, limits: {memory: 600Mi}}}`,
 			func(t *testing.T, g *WithT, objects rendered) {
-				g.Expect(container(t, objects).Resources.Requests.Memory().String()).To(Equal("300Mi"))
-				g.Expect(container(t, objects).Resources.Limits.Memory().String()).To(Equal("600Mi"))
+				g.Expect(memory(container(t, objects).Resources.Requests)).To(Equal("300Mi"))
+				g.Expect(memory(container(t, objects).Resources.Limits)).To(Equal("600Mi"))
 			}},
 		"registrations that are opted in": {
 			`{config: {clusterCache: {registrationSelector: {matchLabels: {example.com/hub: "yes"}}}}}`,
