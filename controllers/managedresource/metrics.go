@@ -24,7 +24,22 @@ var (
 		"trellis_target_objects", "Objects that ManagedResources have in the target.", metrics.LabelTarget)
 	metricTargetDrift = MetricDefinitions.Counter(
 		"trellis_target_drift_corrections_total",
-		"Objects in the target that were corrected after another client had changed or deleted them.",
+		"Objects in the target that were corrected after another client had changed or deleted them.", metrics.LabelTarget)
+	// Of most targets there is nothing to tell here, so that these cost no series.
+	metricTargetNotApplied = MetricDefinitions.Gauge("trellis_target_managedresources_not_applied",
+		"ManagedResources of the target whose condition ResourcesApplied is False. Absent if there are none.",
+		metrics.LabelTarget)
+	metricTargetContested = MetricDefinitions.Gauge("trellis_target_managedresources_contested",
+		"ManagedResources of the target over whose objects somebody fights the hub. Absent if there are none.",
+		metrics.LabelTarget)
+	metricTargetDeletion = MetricDefinitions.Gauge("trellis_target_managedresources_deletion_oldest_seconds",
+		"How long the ManagedResource of the target has been waiting for its deletion that has been for the longest. "+
+			"Absent if none is.", metrics.LabelTarget)
+	metricTargetLag = MetricDefinitions.Gauge("trellis_target_revision_lag_seconds",
+		"How long ago the content of a ManagedResource of the target changed that is not applied yet, the oldest one. "+
+			"Absent if the target has all contents, as far as this leader has seen them change.", metrics.LabelTarget)
+	metricTargetLate = MetricDefinitions.Counter("trellis_target_drift_late_total",
+		"Corrections of drift in the target that took longer than 5 seconds. Absent until there is one.",
 		metrics.LabelTarget)
 	metricTargetOldest = MetricDefinitions.Gauge("trellis_target_queue_oldest_seconds",
 		"How long the oldest item of the target has waited, for a worker or for other items of the target. "+
@@ -102,6 +117,7 @@ type pruneMetrics struct{ deleted, kept, failed prometheus.Counter }
 type targetMetrics struct {
 	hour        hour
 	corrections uint64
+	late        uint64
 	wait        prometheus.Observer // nil if there is no histogram of each target
 }
 
@@ -252,6 +268,20 @@ func (m *Metrics) manager(d drift) string {
 		return ""
 	}
 	return m.managers.Label(d.by[0].Manager)
+}
+
+// driftGoal is how long drift may last.
+const driftGoal = 5 * time.Second
+
+// driftLasted notes how long drift lasted.
+func (m *Metrics) driftLasted(s *scope, lasted time.Duration) {
+	m.of(s.class.Name).driftTime.Observe(lasted.Seconds())
+	if lasted <= driftGoal {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.target(s.target).late++
 }
 
 // driftLastHour counts the corrections in a target during the last hour.

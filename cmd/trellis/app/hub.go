@@ -256,8 +256,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ByObject:                    controllers.SourceObjects(o.Config, o.Clock),
 		},
-		Metrics: metricsserver.Options{BindAddress: o.Config.Server.Metrics.Address(),
-			ExtraHandlers: profiling(o.Config.Debugging)},
+		Metrics:                 metricsOptions(o.Config, o.Clock),
 		HealthProbeBindAddress:  o.Config.Server.HealthProbes.Address(),
 		GracefulShutdownTimeout: &shutdown,
 	})
@@ -265,6 +264,16 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("setting up access to the source cluster: %w", err)
 	}
 	return m, nil
+}
+
+// metricsOptions say how metrics are served, and to whom.
+func metricsOptions(c *configv1alpha1.HubConfiguration, now clock.PassiveClock) metricsserver.Options {
+	o := metricsserver.Options{BindAddress: c.Server.Metrics.Address(), ExtraHandlers: profiling(c.Debugging)}
+	if authentication := c.Server.MetricsAuthentication; authentication.Enabled {
+		o.SecureServing, o.CertDir = true, authentication.CertificateDirectory
+		o.FilterProvider = authenticated(now)
+	}
+	return o
 }
 
 // profiling returns the handlers of pprof, none unless they are switched on.
