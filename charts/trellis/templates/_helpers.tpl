@@ -117,7 +117,7 @@ SecretNamespaces in apis/config/v1alpha1.
 {{- end -}}
 {{- $known = set $known "leaderElection" $election -}}
 {{- if include "trellis.hasSourceClass" . -}}
-{{- $account := dict "namespace" .Release.Namespace "name" "trellis-source" -}}
+{{- $account := dict "namespace" .Release.Namespace "name" (printf "%s-source" $name) -}}
 {{- $known = set $known "sourceIdentity" (dict "serviceAccount" $account) -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite $known (deepCopy .Values.config)) -}}

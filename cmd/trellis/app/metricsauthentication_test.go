@@ -58,7 +58,9 @@ func TestMetricsAreForThoseWhoMayGetThem(t *testing.T) {
 		}
 		defer func() { _ = response.Body.Close() }()
 		content, err := io.ReadAll(response.Body)
-		e.Expect(err).NotTo(HaveOccurred())
+		if err != nil {
+			return response.StatusCode, err.Error() // a server of HTTPS may hang up on plain HTTP at any moment
+		}
 		return response.StatusCode, string(content)
 	}
 	code := func(token string) func() int {

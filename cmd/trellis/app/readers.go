@@ -25,8 +25,9 @@ const (
 	// time: anybody may send tokens.
 	askTime   = 10 * time.Second
 	askAtOnce = 10
-	// rememberFor is how long an answer counts, rememberMost how many are kept.
+	// rememberFor is how long an answer counts, refuseFor how long a refusal does, and rememberMost how many are kept.
 	rememberFor  = time.Minute
+	refuseFor    = 10 * time.Second
 	rememberMost = 1000
 	// maxToken bounds a token, in bytes. Those of service accounts have some two thousand.
 	maxToken = 16 << 10
@@ -151,5 +152,9 @@ func (r *readers) remember(key [sha256.Size]byte, code int) {
 	if len(r.known) >= rememberMost {
 		clear(r.known) // whoever is asked about again costs two questions
 	}
-	r.known[key] = verdict{code: code, until: r.clock.Now().Add(rememberFor)}
+	lasts := rememberFor
+	if code != http.StatusOK {
+		lasts = refuseFor
+	}
+	r.known[key] = verdict{code: code, until: r.clock.Now().Add(lasts)}
 }
