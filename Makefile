@@ -70,6 +70,12 @@ image: licences ## Assemble the image of the hub in bin/image, for amd64 and arm
 	@$(GO) -C hack/image build -o $(CURDIR)/bin/tools/image .
 	GO=$(GO) bin/tools/image -out bin/image -licences bin/licences/LICENCES $(if $(REPOSITORY),-repository $(REPOSITORY))
 
+.PHONY: publish
+publish: image ## Push the image and the chart to REGISTRY=registry.example.com/trellis. KEY=cosign.key signs both, COSIGN_PASSWORD is its password
+	@test -n "$(REGISTRY)" || { echo "make publish needs REGISTRY=registry.example.com/trellis" >&2; exit 2; }
+	@$(GO) -C hack/image build -o $(CURDIR)/bin/tools/publish ./publish
+	@bin/tools/publish -registry $(REGISTRY) -version "$$(hack/stamp.sh version)" $(if $(KEY),-key $(KEY))
+
 .PHONY: release
 release: ## Build everything that a release consists of into bin/release. PLATFORMS="linux/amd64 ..." picks
 	GO=$(GO) $(if $(PLATFORMS),PLATFORMS="$(PLATFORMS)") hack/release.sh
@@ -163,7 +169,7 @@ vulncheck: ## Look for known vulnerabilities. If their database cannot be read i
 	@GO=$(GO) hack/vulncheck/run.sh $(if $(STRICT),,--if-reachable)
 
 .PHONY: test-supply
-test-supply: ## Run the tests of what checks licences and assembles the image
+test-supply: ## Run the tests of what checks licences, assembles the image, and publishes it to a registry on loopback
 	$(GO) -C hack/licences test ./...
 	$(GO) -C hack/image test ./...
 

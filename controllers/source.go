@@ -6,7 +6,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,7 +32,7 @@ func SourceObjects(config *configv1alpha1.HubConfiguration, c clock.PassiveClock
 	return map[client.Object]cache.ByObject{
 		&resourcesv1alpha1.ManagedResource{}: {Transform: trimManagedResources(c)},
 		&hubv1alpha1.TargetCluster{}:         {},
-		&corev1.Secret{}:                     registrations(config.Classes),
+		&corev1.Secret{}:                     registrations(config),
 		&coordinationv1.Lease{}:              {Field: fields.OneTermEqualSelector("metadata.name", lease)},
 		&corev1.Namespace{}:                  {Transform: trimNamespace},
 	}
@@ -44,17 +46,31 @@ func SourceKinds() []client.Object {
 	}
 }
 
-// registrations says which Secrets are kept: registrations, and only in namespaces that some class needs. Elsewhere the
-// hub may have no right to look for them.
-func registrations(classes []configv1alpha1.Class) cache.ByObject {
+// registrations says which Secrets are kept: registrations that the configuration selects, and only in namespaces that
+// some class needs. Elsewhere the hub may have no right to look for them.
+func registrations(config *configv1alpha1.HubConfiguration) cache.ByObject {
 	options := clustercache.SecretCacheOptions()
-	for _, namespace := range configv1alpha1.SecretNamespaces(classes) {
+	requirements, _ := registrationSelector(config).Requirements()
+	options.Label = options.Label.Add(requirements...)
+	for _, namespace := range configv1alpha1.SecretNamespaces(config.Classes) {
 		if options.Namespaces == nil {
 			options.Namespaces = map[string]cache.Config{}
 		}
 		options.Namespaces[namespace] = cache.Config{}
 	}
 	return options
+}
+
+// registrationSelector returns which registrations the configuration selects.
+func registrationSelector(config *configv1alpha1.HubConfiguration) labels.Selector {
+	if config.ClusterCache.RegistrationSelector == nil {
+		return labels.Everything()
+	}
+	selector, err := metav1.LabelSelectorAsSelector(config.ClusterCache.RegistrationSelector)
+	if err != nil {
+		panic(err) // the configuration is a valid one
+	}
+	return selector
 }
 
 // internSize is how many different texts of ManagedResources are interned: about as many as there are in the

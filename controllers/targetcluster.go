@@ -17,7 +17,9 @@ func newTargetCluster(_ context.Context, t *term) (controller, error) {
 	targets, err := targetcluster.New(targetcluster.Options{
 		Client: t.Client, Live: t.Client, Cache: t.Cache, Clusters: t.Clusters, Guard: t.Guard,
 		Holders: t.Holders, Events: t.Events, Members: t.Members, Facts: &t.facts,
-		WatchedUntil: t.WatchedUntil, Metrics: t.Metrics.Targets,
+		Registrations:       registrationSelector(t.Config),
+		WatchedUntil:        t.WatchedUntil,
+		Metrics:             t.Metrics.Targets,
 		Thresholds:          thresholds,
 		ProgressingLimit:    settings.Care.ManagedResourceProgressingThreshold.Duration,
 		MonitorPeriod:       settings.Heartbeat.MonitorPeriod.Duration,

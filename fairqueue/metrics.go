@@ -35,8 +35,8 @@ type measured interface {
 
 // figures are the gauges of a queue at one moment.
 type figures struct {
-	depth, delayed, inFlight, waiting, flows int
-	oldest                                   time.Duration
+	depth, delayed, inFlight, waiting, flows, seats int
+	oldest                                          time.Duration
 	// longest is how long the item has been worked on that was handed out first.
 	longest time.Duration
 }
@@ -52,6 +52,8 @@ var (
 	metricWaiting  = MetricDefinitions.Gauge("trellis_queue_waiting",
 		"Items that are being worked on and have released their seat, because they wait for their targets, or "+
 			"did.", "class")
+	metricSeats = MetricDefinitions.Gauge("trellis_queue_seats",
+		"How many items may have a seat at a time: concurrentSyncs of the class. Zero: any number.", "class")
 	metricFlows = MetricDefinitions.Gauge(
 		"trellis_queue_flows", "Targets with items that wait or are being worked on.", "class")
 	metricOldest = MetricDefinitions.Gauge("trellis_queue_oldest_seconds",
@@ -75,6 +77,7 @@ var gauges = []struct {
 	{metricDelayed.Desc(), func(f figures) float64 { return float64(f.delayed) }},
 	{metricInFlight.Desc(), func(f figures) float64 { return float64(f.inFlight) }},
 	{metricWaiting.Desc(), func(f figures) float64 { return float64(f.waiting) }},
+	{metricSeats.Desc(), func(f figures) float64 { return float64(f.seats) }},
 	{metricFlows.Desc(), func(f figures) float64 { return float64(f.flows) }},
 	{metricOldest.Desc(), func(f figures) float64 { return f.oldest.Seconds() }},
 	{metricLongest.Desc(), func(f figures) float64 { return f.longest.Seconds() }},
@@ -214,7 +217,7 @@ func (q *Queue[R]) measure() figures {
 	defer q.mutex.Unlock()
 	now := q.options.Clock.Now()
 	result := figures{depth: q.ready, delayed: q.delayed.len(), inFlight: len(q.inFlight),
-		waiting: len(q.inFlight) - q.seated, flows: len(q.flows)}
+		waiting: len(q.inFlight) - q.seated, flows: len(q.flows), seats: q.options.Seats}
 	for _, w := range q.inFlight {
 		result.longest = max(result.longest, now.Sub(w.since))
 	}

@@ -52,7 +52,7 @@ func TestMetrics(t *testing.T) {
 	clock.Step(time.Second)
 
 	g.Expect(figuresOf(g, registry)).To(Equal(map[string]float64{
-		"adds_total": 4, "depth": 2, "waiting": 0, "delayed": 1, "in_flight": 2, "flows": 1, "oldest_seconds": 0,
+		"adds_total": 4, "depth": 2, "waiting": 0, "seats": 0, "delayed": 1, "in_flight": 2, "flows": 1, "oldest_seconds": 0,
 		"longest_run_seconds": 1,
 		"wait_seconds_count":  2, "wait_seconds_sum": 6,
 	}), "a/2 waits for others of its flow")

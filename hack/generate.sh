@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 generated=(apis/*/*/zz_generated.deepcopy.go charts/trellis/files/crds
 	docs/reference/{metrics,api,annotations,conditions,trellisctl}.md
 	docs/compatibility/tests.md
-	charts/trellis/monitoring/dashboards charts/trellis/README.md charts/trellis/values.schema.json)
+	charts/trellis/monitoring/{dashboards,plutono} charts/trellis/README.md charts/trellis/values.schema.json)
 
 checksum() {
 	find "${generated[@]}" -type f -exec sha256sum {} + | sort -k2
@@ -19,7 +19,7 @@ generate() {
 	"${controller_gen[@]}" object paths=./apis/...
 	"${controller_gen[@]}" crd paths=./apis/resources/... paths=./apis/hub/... output:crd:dir=charts/trellis/files/crds
 	go run ./hack/reference docs
-	go run ./hack/dashboards charts/trellis/monitoring/dashboards
+	go run ./hack/dashboards charts/trellis/monitoring
 	go run ./hack/chart charts/trellis
 }
 

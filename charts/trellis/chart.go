@@ -49,13 +49,13 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 
 // HubIdentity returns the service account of the hub in the given namespace, with its roles and bindings. The namespace
 // itself is not among them. They are all that it may need; the chart leaves out what the configured classes do not
-// need: the Secrets of some namespaces, becoming the second identity, what controllers need that no class mentions, and
-// the Secret of webhooks unless they are on.
+// need: the Secrets of some namespaces, becoming the second identity, what controllers need that no class mentions, the
+// Secret of webhooks unless they are on, and asking who reads metrics unless that matters.
 func HubIdentity(namespace string) []client.Object {
 	return slices.Concat(
 		[]client.Object{serviceAccount(namespace, ServiceAccount)},
 		clusterRole(namespace, ServiceAccount, "rbac/hub-cluster.yaml", "rbac/hub-secrets.yaml", "rbac/hub-tokens.yaml",
-			"rbac/hub-machines.yaml"),
+			"rbac/hub-machines.yaml", "rbac/hub-metrics.yaml"),
 		role(namespace, namespace, ServiceAccount, "rbac/hub-namespace.yaml", "rbac/hub-source.yaml",
 			"rbac/hub-webhooks.yaml"),
 		role(metav1.NamespaceSystem, namespace, ServiceAccount, "rbac/hub-kube-system.yaml"),

@@ -131,18 +131,20 @@ func TestTheHubItselfHasNarrowRights(t *testing.T) {
 		"resources.gardener.cloud/managedresources/status": {"patch"},
 		"hub.gardener.cloud/targetclusters":                append(slices.Clone(read), "create", "patch", "delete"),
 		"hub.gardener.cloud/targetclusters/status":         {"patch"},
-		"namespaces":                   read,
-		"secrets":                      append(slices.Clone(read), "patch"), // where a class mentions the token requestor
-		"machine.sapcloud.io/machines": {"list", "get"},
-		"events":                       {"create", "patch"},
-		"events.k8s.io/events":         {"create", "patch"},
+		"namespaces":                         read,
+		"secrets":                            append(slices.Clone(read), "patch"), // where a class mentions the token requestor
+		"authentication.k8s.io/tokenreviews": {"create"},                          // where those who read metrics are authenticated
+		"authorization.k8s.io/subjectaccessreviews":                       {"create"}, // where those who read metrics are authenticated
+		"machine.sapcloud.io/machines":                                    {"list", "get"},
+		"events":                                                          {"create", "patch"},
+		"events.k8s.io/events":                                            {"create", "patch"},
 		"configmaps cluster-identity in kube-system":                      {"get"},
 		"coordination.k8s.io/leases gardener-resource-manager":            read,
 		"coordination.k8s.io/leases in hub":                               {"create"},
 		"coordination.k8s.io/leases trellis,trellis-heartbeat in hub":     {"get", "update"},
 		"serviceaccounts/token " + chart.SourceServiceAccount + " in hub": {"create"},
-		"secrets in hub":                  {"create"},        // where the hub serves webhooks
-		"secrets trellis-webhooks in hub": {"get", "update"}, // where the hub serves webhooks
+		"secrets in hub":                                                  {"create"},        // where the hub serves webhooks
+		"secrets trellis-webhooks in hub":                                 {"get", "update"}, // where the hub serves webhooks
 	}))
 }
 

@@ -25,6 +25,6 @@
 // What Kubernetes refuses only later, when nobody looks any more, is refused at the installation: a PriorityClass that is not
 // there, and several replicas without a leader election.
 //
-// The names of the service accounts and roles are fixed. A source cluster has one hub, made of as many replicas as one
-// likes, so there is nothing to tell apart.
+// The names of the objects do not follow from that of the release: a source cluster has one hub, made of as many
+// replicas as one likes. A second one, with other classes, gets names of its own by fullnameOverride.
 package chart

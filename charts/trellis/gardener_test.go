@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/app"
@@ -29,6 +30,29 @@ func valuesOfGardener(t *testing.T) (values, withSeed string) {
 	classes, rest, found := strings.Cut(before, "\n  controllers:\n")
 	g.Expect(found).To(BeTrue())
 	return values, classes + "\n" + class + "\n  controllers:\n" + rest
+}
+
+// gardenerWith are the values of a seed with others over them, a YAML document.
+func gardenerWith(t *testing.T, more string) string {
+	t.Helper()
+	g := NewWithT(t)
+	content, _ := valuesOfGardener(t)
+	var values, over map[string]any
+	g.Expect(yaml.Unmarshal([]byte(content), &values)).To(Succeed())
+	g.Expect(yaml.Unmarshal([]byte(more), &over)).To(Succeed())
+	var merge func(into, from map[string]any)
+	merge = func(into, from map[string]any) {
+		for key, value := range from {
+			below, isMap := value.(map[string]any)
+			if existing, ok := into[key].(map[string]any); isMap && ok {
+				merge(existing, below)
+			} else {
+				into[key] = value
+			}
+		}
+	}
+	merge(values, over)
+	return mustJSON(g, values)
 }
 
 func TestValuesForASeedOfGardener(t *testing.T) {

@@ -101,14 +101,12 @@ func TestNothingHasToBeSet(t *testing.T) {
 	objects := render(t, "")
 	g.Expect(config(t, objects).LeaderElection.ResourceNamespace).To(Equal(release))
 	g.Expect(objects).To(And(HaveKey("PodDisruptionBudget/trellis"), HaveKey("NetworkPolicy/trellis"), HaveKey("ValidatingAdmissionPolicy/trellis-registration-deletion"),
-		HaveKey("ConfigMap/trellis-fleet-dashboard"), Not(HaveKey("ServiceAccount/trellis-source")), Not(HaveKey("PrometheusRule/seed-trellis"))))
+		HaveKey("ConfigMap/trellis-fleet-dashboard"), Not(HaveKey("ServiceAccount/trellis-source")), Not(HaveKey("PrometheusRule/trellis"))))
 
 	deployment := of[appsv1.Deployment](t, objects, "Deployment/trellis")
 	g.Expect(*deployment.Spec.Replicas).To(BeEquivalentTo(2))
 	pod := deployment.Spec.Template
-	g.Expect(pod.Labels).To(And(HaveKeyWithValue("networking.gardener.cloud/to-dns", "allowed"),
-		HaveKeyWithValue("networking.resources.gardener.cloud/to-all-shoots-kube-apiserver-tcp-443", "allowed")))
-	g.Expect(pod.Spec.PriorityClassName).To(Equal("gardener-system-critical"))
+	g.Expect(pod.Spec.PriorityClassName).To(BeEmpty())
 	g.Expect(pod.Spec.TopologySpreadConstraints).To(HaveLen(2))
 	container := pod.Spec.Containers[0]
 	g.Expect(container.Image).To(MatchRegexp(`^ghcr\.io/trellis-hub/trellis:v\d+\.\d+\.\d+$`))
@@ -134,7 +132,7 @@ func TestNothingHasToBeSet(t *testing.T) {
 // TestGoIdentityIsWhatTheChartRenders holds what tests and the demo install against the templates.
 func TestGoIdentityIsWhatTheChartRenders(t *testing.T) {
 	g := NewWithT(t)
-	objects := render(t, `{config: {server: {webhooks: {enabled: true}}, classes: [
+	objects := render(t, `{config: {server: {webhooks: {enabled: true}, metricsAuthentication: {enabled: true}}, classes: [
 		{name: "", target: {type: Namespace}, controllers: {tokenRequestor: {}, csrApprover: {}}},
 		{name: seed, target: {type: Source}, namespaceSelector: {}}]}}`)
 	for _, object := range append(chart.HubIdentity(release), chart.SourceIdentity(release)...) {
@@ -169,10 +167,10 @@ func TestValues(t *testing.T) {
 		"image by its digest": {`{image: {tag: v9, digest: "sha256:` + strings.Repeat("0", 64) + `"}}`, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(container(t, objects).Image).To(Equal("ghcr.io/trellis-hub/trellis:v9@sha256:" + strings.Repeat("0", 64)))
 		}},
-		"no priority class": {`{priorityClassName: ""}`, func(t *testing.T, g *WithT, objects rendered) {
-			g.Expect(deployment(t, objects).Spec.Template.Spec.PriorityClassName).To(BeEmpty())
+		"a priority class": {`{priorityClassName: high}`, func(t *testing.T, g *WithT, objects rendered) {
+			g.Expect(deployment(t, objects).Spec.Template.Spec.PriorityClassName).To(Equal("high"))
 		}},
-		"ports": {`{config: {server: {metrics: {port: 1234}, healthProbes: {port: 1235}}}, monitoring: {operator: {enabled: true}}}`, func(t *testing.T, g *WithT, objects rendered) {
+		"ports": {`{config: {server: {metrics: {port: 1234}, healthProbes: {port: 1235}}}, gardener: {enabled: true}, monitoring: {operator: {enabled: true}}}`, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(container(t, objects).Ports).To(ConsistOf(HaveField("ContainerPort", BeEquivalentTo(1234)), HaveField("ContainerPort", BeEquivalentTo(1235))))
 			g.Expect(of[corev1.Service](t, objects, "Service/trellis").Annotations).To(HaveKeyWithValue(ContainSubstring("scrape-targets"), ContainSubstring(`"port":1234`)))
 			g.Expect(config(t, objects).Server.Metrics.Port).To(BeEquivalentTo(1234))
@@ -206,8 +204,13 @@ func TestValues(t *testing.T) {
 		}},
 		"CRDs, without a cluster to look at": {``, func(_ *testing.T, g *WithT, objects rendered) {
 			g.Expect(objects[targetClusterCRD].GetAnnotations()).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
-			g.Expect(objects).NotTo(HaveKey(managedResourceCRD))
+			g.Expect(objects[managedResourceCRD].GetAnnotations()).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
 		}},
+		"CRDs, without a cluster to look at, for a seed": {`{gardener: {enabled: true}}`,
+			func(_ *testing.T, g *WithT, objects rendered) {
+				g.Expect(objects).To(HaveKey(targetClusterCRD))
+				g.Expect(objects).NotTo(HaveKey(managedResourceCRD), "Gardener brings it")
+			}},
 		"both CRDs": {`{crds: {managedResources: Always}}`, func(_ *testing.T, g *WithT, objects rendered) {
 			g.Expect(objects[managedResourceCRD].GetAnnotations()).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
 			g.Expect(mustJSON(g, objects[managedResourceCRD].Object["spec"])).To(MatchJSON(mustJSON(g, chart.ManagedResourceCRD().Spec)))
@@ -220,7 +223,7 @@ func TestValues(t *testing.T) {
 		"CRDs that others install": {`{crds: {targetClusters: false, managedResources: Never}}`, func(_ *testing.T, g *WithT, objects rendered) {
 			g.Expect(objects).NotTo(Or(HaveKey(targetClusterCRD), HaveKey(managedResourceCRD)))
 		}},
-		"as little as it goes": {`{podDisruptionBudget: {enabled: false}, networkPolicy: {enabled: false, gardenerLabels: false}, deletionGuard: {enabled: false}, monitoring: {dashboards: {enabled: false}}}`, func(t *testing.T, g *WithT, objects rendered) {
+		"as little as it goes": {`{podDisruptionBudget: {enabled: false}, networkPolicy: {enabled: false}, deletionGuard: {enabled: false}, monitoring: {dashboards: {enabled: false}}}`, func(t *testing.T, g *WithT, objects rendered) {
 			for key := range objects {
 				g.Expect(key).NotTo(Or(HavePrefix("PodDisruptionBudget"), HavePrefix("NetworkPolicy"), HavePrefix("Validating"), HaveSuffix("dashboard")))
 			}
@@ -244,6 +247,63 @@ func TestValues(t *testing.T) {
 		}},
 		"a memory limit of megabytes": {`{resources: {limits: {memory: 1500M}}}`, hasMemoryLimit("1350000000")},
 		"a memory limit of bytes":     {`{resources: {limits: {memory: 2147483648}}}`, hasMemoryLimit("1932735283")},
+		"memory of few targets": {`{targets: 1}`, func(t *testing.T, g *WithT, objects rendered) {
+			g.Expect(container(t, objects).Resources.Requests.Memory().String()).To(Equal("67Mi"))
+			g.Expect(container(t, objects).Resources.Limits.Memory().String()).To(Equal("1Gi"), "for hostile tenants")
+		}},
+		"memory of a thousand targets": {`{targets: 1000}`, func(t *testing.T, g *WithT, objects rendered) {
+			g.Expect(container(t, objects).Resources.Requests.Memory().String()).To(Equal("2250Mi"))
+			g.Expect(container(t, objects).Resources.Limits.Memory().String()).To(Equal("3113Mi"))
+			hasMemoryLimit("2937794560")(t, g, objects)
+		}},
+		"memory that is named, whatever the number of targets": {
+			`{targets: 1000, resources: {requests: {memory: 300Mi}, limits: {memory: 600Mi}}}`,
+			func(t *testing.T, g *WithT, objects rendered) {
+				g.Expect(container(t, objects).Resources.Requests.Memory().String()).To(Equal("300Mi"))
+				g.Expect(container(t, objects).Resources.Limits.Memory().String()).To(Equal("600Mi"))
+			}},
+		"registrations that are opted in": {
+			`{config: {clusterCache: {registrationSelector: {matchLabels: {example.com/hub: "yes"}}}}}`,
+			func(t *testing.T, g *WithT, objects rendered) {
+				g.Expect(config(t, objects).ClusterCache.RegistrationSelector.MatchLabels).
+					To(HaveKeyWithValue("example.com/hub", "yes"))
+			}},
+		"more volumes": {`{extraVolumes: [{name: a, emptyDir: {}}],
+			extraVolumeMounts: [{name: a, mountPath: /a}, {name: a, mountPath: /b, readOnly: false}]}`,
+			func(t *testing.T, g *WithT, objects rendered) {
+				g.Expect(deployment(t, objects).Spec.Template.Spec.Volumes).To(ContainElement(HaveField("Name", "a")))
+				g.Expect(container(t, objects).VolumeMounts).To(ContainElements(
+					corev1.VolumeMount{Name: "a", MountPath: "/a", ReadOnly: true}, corev1.VolumeMount{Name: "a", MountPath: "/b"}))
+			}},
+		"certificate authorities of a ConfigMap": {`{customCA: {configMap: authorities}}`,
+			func(t *testing.T, g *WithT, objects rendered) {
+				g.Expect(container(t, objects).Env).To(ContainElement(corev1.EnvVar{Name: "SSL_CERT_DIR", Value: "/etc/trellis-ca"}))
+				g.Expect(container(t, objects).VolumeMounts).
+					To(ContainElement(corev1.VolumeMount{Name: "ca", MountPath: "/etc/trellis-ca", ReadOnly: true}))
+				g.Expect(deployment(t, objects).Spec.Template.Spec.Volumes).
+					To(ContainElement(HaveField("ConfigMap.Name", "authorities")))
+			}},
+		"certificate authorities of a Secret": {`{customCA: {secret: authorities}}`,
+			func(t *testing.T, g *WithT, objects rendered) {
+				g.Expect(deployment(t, objects).Spec.Template.Spec.Volumes).
+					To(ContainElement(HaveField("Secret.SecretName", "authorities")))
+			}},
+		"annotations of the service account": {`{serviceAccount: {annotations: {a: b}}}`,
+			func(_ *testing.T, g *WithT, objects rendered) {
+				g.Expect(objects["ServiceAccount/trellis"].GetAnnotations()).To(HaveKeyWithValue("a", "b"))
+			}},
+		"metrics for those who may get them": {
+			`{config: {server: {metricsAuthentication: {enabled: true}}}, monitoring: {operator: {enabled: true}}}`,
+			func(t *testing.T, g *WithT, objects rendered) {
+				g.Expect(config(t, objects).Server.MetricsAuthentication.Enabled).To(BeTrue())
+				g.Expect(of[rbacv1.ClusterRole](t, objects, "ClusterRole/trellis").Rules).To(ContainElements(
+					HaveField("Resources", ConsistOf("tokenreviews")), HaveField("Resources", ConsistOf("subjectaccessreviews"))))
+				g.Expect(of[rbacv1.ClusterRole](t, objects, "ClusterRole/trellis-metrics-reader").Rules).
+					To(ConsistOf(rbacv1.PolicyRule{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}))
+				endpoints, _, _ := unstructured.NestedSlice(objects["ServiceMonitor/trellis"].Object, "spec", "endpoints")
+				g.Expect(endpoints).To(ConsistOf(And(HaveKeyWithValue("scheme", "https"), HaveKey("bearerTokenFile"),
+					HaveKeyWithValue("tlsConfig", HaveKeyWithValue("insecureSkipVerify", true)))))
+			}},
 		"no memory limit": {`{resources: {limits: {memory: null}}}`, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(container(t, objects).Env).To(ConsistOf(collects))
 			g.Expect(container(t, objects).Resources.Limits).NotTo(HaveKey(corev1.ResourceMemory))
@@ -260,14 +320,14 @@ func TestValues(t *testing.T) {
 			g.Expect(spec.Egress[1].To[2].IPBlock.Except).To(ConsistOf("fd00::/8"))
 		}},
 		"scraped by its Service": {`{monitoring: {operator: {enabled: true}}}`, func(_ *testing.T, g *WithT, objects rendered) {
-			g.Expect(objects).To(And(HaveKey("ServiceMonitor/seed-trellis"), HaveKey("PrometheusRule/seed-trellis")))
-			endpoints, _, _ := unstructured.NestedSlice(objects["ServiceMonitor/seed-trellis"].Object, "spec", "endpoints")
+			g.Expect(objects).To(And(HaveKey("ServiceMonitor/trellis"), HaveKey("PrometheusRule/trellis")))
+			endpoints, _, _ := unstructured.NestedSlice(objects["ServiceMonitor/trellis"].Object, "spec", "endpoints")
 			g.Expect(endpoints).To(HaveLen(1))
-			g.Expect(objects["PrometheusRule/seed-trellis"].GetLabels()).To(HaveKeyWithValue("prometheus", "seed"))
+			g.Expect(objects["PrometheusRule/trellis"].GetLabels()).To(HaveLen(3), "its own, and none of a Prometheus")
 		}},
 		"scraped by its pods, without rules": {`{monitoring: {operator: {enabled: true, monitor: PodMonitor, rules: false}}}`, func(_ *testing.T, g *WithT, objects rendered) {
-			g.Expect(objects).To(And(HaveKey("PodMonitor/seed-trellis"), Not(HaveKey("PrometheusRule/seed-trellis"))))
-			endpoints, _, _ := unstructured.NestedSlice(objects["PodMonitor/seed-trellis"].Object, "spec", "podMetricsEndpoints")
+			g.Expect(objects).To(And(HaveKey("PodMonitor/trellis"), Not(HaveKey("PrometheusRule/trellis"))))
+			endpoints, _, _ := unstructured.NestedSlice(objects["PodMonitor/trellis"].Object, "spec", "podMetricsEndpoints")
 			g.Expect(endpoints).To(HaveLen(1))
 		}},
 		"dashboards with other labels": {`{monitoring: {dashboards: {labels: {a: b}}}}`, func(_ *testing.T, g *WithT, objects rendered) {
@@ -346,6 +406,9 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"a port that is none":                 {`{config: {server: {metrics: {port: 70000}}}}`, "'/config/server/metrics/port': maximum"},
 		"what the chart sets: the namespace":  {`{config: {leaderElection: {resourceNamespace: a}}}`, "additional properties 'resourceNamespace' not allowed"},
 		"what the chart sets: who it is":      {`{config: {sourceIdentity: {}}}`, "additional properties 'sourceIdentity' not allowed"},
+		"authorities of two kinds":            {`{customCA: {configMap: a, secret: b}}`, "customCA: name a ConfigMap or a Secret"},
+		"no room at all":                      {`{targets: 0}`, "'/targets': minimum"},
+		"a name that is none":                 {`{fullnameOverride: "A b"}`, "'/fullnameOverride'"},
 		"two hubs that do not elect a leader": {`{config: {leaderElection: {leaderElect: false}}}`, "2 replicas would write at the same time; it needs replicas: 1"},
 	}
 	for name, test := range tests {

@@ -234,7 +234,7 @@ func (r *reconciler) concludeCorrection(
 	case len(failures) > 0:
 		r.drifts.resume(s.name, s.drifted)
 	case len(uids) > 0 && !s.drifted.IsZero():
-		r.metrics.of(s.class.Name).driftTime.Observe(now.Sub(s.drifted).Seconds())
+		r.metrics.driftLasted(s, now.Sub(s.drifted))
 	}
 	failures = slices.DeleteFunc(failures, func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
 	run := conditions.Run{Failures: failures, Yielded: s.state.yields}

@@ -26,13 +26,20 @@ var (
 	descTargetNotReady = metricTargetNotReady.Desc()
 	descTargetObjects  = metricTargetObjects.Desc()
 	descTargetDrift    = metricTargetDrift.Desc()
+	descTargetLate     = metricTargetLate.Desc()
 	descTargetOldest   = metricTargetOldest.Desc()
+
+	descTargetNotApplied = metricTargetNotApplied.Desc()
+	descTargetContested  = metricTargetContested.Desc()
+	descTargetDeletion   = metricTargetDeletion.Desc()
+	descTargetLag        = metricTargetLag.Desc()
 )
 
 // Describe implements prometheus.Collector.
 func (gauges) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descResources, descDeleting, descDeletion, descTargetNotReady, descTargetObjects,
-		descTargetDrift, descTargetOldest} {
+		descTargetDrift, descTargetLate, descTargetOldest, descTargetNotApplied, descTargetContested, descTargetDeletion,
+		descTargetLag} {
 		descriptions <- d
 	}
 }
@@ -65,20 +72,28 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 	for _, key := range c.targets() {
 		registered[key] = true
 		name := metrics.TargetName(key)
-		gauge(descTargetNotReady, float64(found.notReady[key]), name)
+		gauge(descTargetNotReady, float64(found.targets[key].notReady), name)
+		found.targets[key].each(func(desc *prometheus.Desc, value float64) {
+			if value > 0 {
+				gauge(desc, value, name)
+			}
+		})
 		gauge(descTargetObjects, float64(objects[key]), name)
 		gauge(descTargetOldest, oldest[key.String()].Seconds(), name)
 	}
 	g.metrics.forgetAllBut(registered)
-	corrections := map[clustercache.ClusterKey]uint64{}
+	corrections, late := map[clustercache.ClusterKey]uint64{}, map[clustercache.ClusterKey]uint64{}
 	g.metrics.mu.Lock()
 	for key, t := range g.metrics.targets {
-		corrections[key] = t.corrections
+		corrections[key], late[key] = t.corrections, t.late
 	}
 	g.metrics.mu.Unlock()
 	for key := range registered {
 		name := metrics.TargetName(key)
 		collected <- metrics.Const(descTargetDrift, prometheus.CounterValue, float64(corrections[key]), name)
+		if n := late[key]; n > 0 {
+			collected <- metrics.Const(descTargetLate, prometheus.CounterValue, float64(n), name)
+		}
 	}
 }
 
@@ -118,7 +133,48 @@ func (c *Controller) oldestByTarget() map[string]time.Duration {
 type census struct {
 	conditions map[conditionOf]int
 	deleting   map[string]*deletions
-	notReady   map[clustercache.ClusterKey]int
+	targets    map[clustercache.ClusterKey]troubles
+}
+
+// troubles are what is wrong in one target: how many ManagedResources have it, or for how long.
+type troubles struct {
+	notReady, notApplied, contested int
+	deletion, lag                   time.Duration
+}
+
+// each calls f with what is told only where there is something to tell.
+func (t troubles) each(f func(desc *prometheus.Desc, value float64)) {
+	f(descTargetNotApplied, float64(t.notApplied))
+	f(descTargetContested, float64(t.contested))
+	f(descTargetDeletion, t.deletion.Seconds())
+	f(descTargetLag, t.lag.Seconds())
+}
+
+// add counts a ManagedResource.
+func (t *troubles) add(mr *resourcesv1alpha1.ManagedResource, changed, now time.Time) {
+	ready := false
+	for _, condition := range mr.Status.Conditions {
+		switch condition.Type {
+		case resourcesv1alpha1.ConditionReady:
+			ready = condition.Status == resourcesv1alpha1.ConditionTrue
+		case resourcesv1alpha1.ConditionResourcesApplied:
+			if condition.Status == resourcesv1alpha1.ConditionFalse {
+				t.notApplied++
+			}
+		case resourcesv1alpha1.ConditionContested:
+			if condition.Status == resourcesv1alpha1.ConditionTrue {
+				t.contested++
+			}
+		}
+	}
+	if !ready {
+		t.notReady++
+	}
+	if mr.DeletionTimestamp != nil {
+		t.deletion = max(t.deletion, now.Sub(mr.DeletionTimestamp.Time))
+	} else if !changed.IsZero() {
+		t.lag = max(t.lag, now.Sub(changed))
+	}
 }
 
 type conditionOf struct{ class, condition, status, reason string }
@@ -140,7 +196,7 @@ func (c *Controller) census() (_ census, ok bool) {
 		return census{}, false
 	}
 	found := census{conditions: map[conditionOf]int{}, deleting: map[string]*deletions{},
-		notReady: map[clustercache.ClusterKey]int{}}
+		targets: map[clustercache.ClusterKey]troubles{}}
 	for _, class := range c.options.Classes {
 		found.deleting[classLabel(class.Name)] = &deletions{}
 	}
@@ -151,19 +207,17 @@ func (c *Controller) census() (_ census, ok bool) {
 		if !ours {
 			continue
 		}
-		ready := false
 		for _, condition := range mr.Status.Conditions {
 			if !counted[condition.Type] {
 				continue
 			}
 			found.conditions[conditionOf{class, string(condition.Type), string(condition.Status),
 				c.options.Metrics.reasons.Label(condition.Reason)}]++
-			if condition.Type == resourcesv1alpha1.ConditionReady {
-				ready = condition.Status == resourcesv1alpha1.ConditionTrue
-			}
 		}
-		if !ready && target != (clustercache.ClusterKey{}) {
-			found.notReady[target]++
+		if target != (clustercache.ClusterKey{}) {
+			t := found.targets[target]
+			t.add(mr, c.reconciler.changes.began(types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}), now)
+			found.targets[target] = t
 		}
 		if d := found.deleting[class]; mr.DeletionTimestamp != nil && d != nil {
 			d.count++

@@ -32,6 +32,13 @@ func (l *latencies) start(name types.NamespacedName, now time.Time) {
 	}
 }
 
+// began returns since when it is measured; zero if it is not.
+func (l *latencies) began(name types.NamespacedName) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.since[name]
+}
+
 // stop ends it, and returns since when it was measured; zero if it was not.
 func (l *latencies) stop(name types.NamespacedName) time.Time {
 	l.mu.Lock()

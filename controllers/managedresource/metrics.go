@@ -26,6 +26,22 @@ var (
 		"trellis_target_drift_corrections_total",
 		"Objects in the target that were corrected after another client had changed or deleted them.",
 		metrics.LabelTarget)
+	// Of most targets there is nothing to tell here, so that these cost no series.
+	metricTargetNotApplied = MetricDefinitions.Gauge("trellis_target_managedresources_not_applied",
+		"ManagedResources of the target whose condition ResourcesApplied is False. Absent if there are none.",
+		metrics.LabelTarget)
+	metricTargetContested = MetricDefinitions.Gauge("trellis_target_managedresources_contested",
+		"ManagedResources of the target whose condition Contested is True. Absent if there are none.",
+		metrics.LabelTarget)
+	metricTargetDeletion = MetricDefinitions.Gauge("trellis_target_managedresources_deletion_oldest_seconds",
+		"How long the oldest deletion of a ManagedResource of the target has taken so far. Absent if there is none.",
+		metrics.LabelTarget)
+	metricTargetLag = MetricDefinitions.Gauge("trellis_target_revision_lag_seconds",
+		"Age of the oldest change of content of a ManagedResource of the target that is not applied yet. Absent if all "+
+			"changes that this leader has seen are applied.", metrics.LabelTarget)
+	metricTargetLate = MetricDefinitions.Counter("trellis_target_drift_late_total",
+		"Corrections of drift in the target that took longer than 5 seconds. Absent until there is one.",
+		metrics.LabelTarget)
 	metricTargetOldest = MetricDefinitions.Gauge("trellis_target_queue_oldest_seconds",
 		"How long the oldest item of the target has waited, for a worker or for other items of the target. "+
 			"Periodic resyncs are excluded.", metrics.LabelTarget)
@@ -102,6 +118,7 @@ type pruneMetrics struct{ deleted, kept, failed prometheus.Counter }
 type targetMetrics struct {
 	hour        hour
 	corrections uint64
+	late        uint64
 	wait        prometheus.Observer // nil if there is no histogram of each target
 }
 
@@ -252,6 +269,20 @@ func (m *Metrics) manager(d drift) string {
 		return ""
 	}
 	return m.managers.Label(d.by[0].Manager)
+}
+
+// driftGoal is how long drift may last.
+const driftGoal = 5 * time.Second
+
+// driftLasted notes how long drift lasted.
+func (m *Metrics) driftLasted(s *scope, lasted time.Duration) {
+	m.of(s.class.Name).driftTime.Observe(lasted.Seconds())
+	if lasted <= driftGoal {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.target(s.target).late++
 }
 
 // driftLastHour counts the corrections in a target during the last hour.

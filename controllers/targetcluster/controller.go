@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -47,6 +48,8 @@ type Options struct {
 	// Events takes events about TargetClusters. Required.
 	Events events.EventRecorder
 
+	// Registrations selects registrations by the labels of their Secrets. Nil: all of them.
+	Registrations labels.Selector
 	// Members finds the ManagedResources of a target. Nil: there are none.
 	Members *members.Index
 	// Thresholds say for types of conditions how long their check has to fail until they turn False.
@@ -79,6 +82,9 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	if o.Client == nil || o.Live == nil || o.Cache == nil || o.Clusters == nil || o.Guard == nil || o.Events == nil {
 		return o, errors.New("targetcluster: a required option is missing")
+	}
+	if o.Registrations == nil {
+		o.Registrations = labels.Everything()
 	}
 	if o.WatchedUntil == nil {
 		o.WatchedUntil = func() time.Time { return time.Time{} }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -18,6 +19,9 @@ var (
 	metricInfo = MetricDefinitions.Gauge("trellis_target_info", "1, with version, cloud type and region of the "+
 		"target. From the leader.",
 		metrics.LabelTarget, "version", "cloud_type", "region")
+	metricFalse = MetricDefinitions.Gauge("trellis_target_condition_false",
+		"1 for each condition of the target that is False. Absent if it is not. From the leader.",
+		metrics.LabelTarget, "condition")
 	metricTargets = MetricDefinitions.Gauge(
 		"trellis_targets", "TargetClusters by condition and its status. From the leader.", "condition", "status")
 )
@@ -41,11 +45,12 @@ const memoryTimeout = time.Second
 // typeLimit bounds the types of conditions that are counted separately: labels of ManagedResources invent some.
 const typeLimit = 40
 
-var descInfo, descTargets = metricInfo.Desc(), metricTargets.Desc()
+var descInfo, descFalse, descTargets = metricInfo.Desc(), metricFalse.Desc(), metricTargets.Desc()
 
 // Describe implements prometheus.Collector.
 func (*Collector) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- descInfo
+	descriptions <- descFalse
 	descriptions <- descTargets
 }
 
@@ -66,8 +71,17 @@ func (c *Collector) Collect(collected chan<- prometheus.Metric) {
 		s := &tc.Status
 		collected <- metrics.Const(descInfo, prometheus.GaugeValue, 1,
 			metrics.TargetName(client.ObjectKeyFromObject(tc)), s.KubernetesVersion, s.CloudType, s.Region)
+		wrong := map[string]bool{} // several types may have one label
 		for _, condition := range s.Conditions {
-			counts[[2]string{c.types.Label(condition.Type), string(condition.Status)}]++
+			label := c.types.Label(condition.Type)
+			counts[[2]string{label, string(condition.Status)}]++
+			if condition.Status == metav1.ConditionFalse {
+				wrong[label] = true
+			}
+		}
+		for label := range wrong {
+			collected <- metrics.Const(descFalse, prometheus.GaugeValue, 1,
+				metrics.TargetName(client.ObjectKeyFromObject(tc)), label)
 		}
 	}
 	for of, n := range counts {

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -232,7 +233,7 @@ func (r *reconciler) registrationExists(ctx context.Context, key clustercache.Cl
 	if err != nil {
 		return false, fmt.Errorf("cannot find out whether the registration still exists: %w", err)
 	}
-	return kubeconfig.IsRegistration(secret), nil
+	return kubeconfig.IsRegistration(secret) && r.Registrations.Matches(labels.Set(secret.Labels)), nil
 }
 
 // observe returns what is known of a registered target, but for its ManagedResources.

@@ -106,7 +106,7 @@ func TestInstallationWithoutAnyValue(t *testing.T) {
 	g.Expect(source.Client.List(ctx, pods, client.InNamespace("plain"))).To(Succeed())
 	g.Expect(pods.Items).To(HaveLen(2))
 	g.Expect(pods.Items[0].Spec.NodeName).NotTo(Equal(pods.Items[1].Spec.NodeName), "spread over nodes")
-	g.Expect(*pods.Items[0].Spec.Priority).To(BeEquivalentTo(999998950))
+	g.Expect(*pods.Items[0].Spec.Priority).To(BeZero(), "that of no class")
 
 	// What is in the ConfigMap is a configuration, for the program that would read it.
 	config := &corev1.ConfigMap{}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,9 +32,13 @@ var (
 	seen   = map[string]bool{}
 )
 
-// expectFiring waits until an alert fires.
+// expectFiring waits until an alert fires. One that names a target also says in which namespace it is registered.
 func expectFiring(t *testing.T, alert string, labels map[string]string) {
 	t.Helper()
+	if namespace, _, ok := strings.Cut(labels["target"], "/"); ok {
+		labels = maps.Clone(labels)
+		labels["namespace"] = namespace
+	}
 	query := fmt.Sprintf(`ALERTS{alertstate="firing",alertname=%q,%s}`, alert, selector(labels))
 	began := time.Now()
 	NewWithT(t).Eventually(func(g Gomega) { g.Expect(samples(g, query)).NotTo(BeZero()) }).Should(Succeed(), "%s does not fire", alert)
@@ -99,6 +104,27 @@ func TestSituations(t *testing.T) {
 			expectOver(t, alert, labels)
 		},
 		// Each replica has one connection.
+		"TrellisTargetNeverConnected": func(t *testing.T, alert string) {
+			to := prepareTarget(t, "never")
+			labels := map[string]string{"target": to.label()}
+			to.way.set(true)
+			to.create(t, to.access(t, "first", long))
+			expectFiring(t, alert, labels)
+			NewWithT(t).Expect(samples(NewWithT(t), fmt.Sprintf(`target:trellis_target_up:max{%s}`, selector(labels)))).
+				To(BeZero(), "it does not count as a target")
+			to.way.set(false)
+			expectOver(t, alert, labels)
+		},
+		"TrellisWithoutTarget": func(t *testing.T, alert string) {
+			to := newTarget(t, "unregistered", long)
+			labels := map[string]string{"class": "resources"}
+			to.apply(t, "left", to.configMaps("left", 1)...)
+			registration := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: to.name + "-kubeconfig"}}
+			NewWithT(t).Expect(source.Client.Delete(ctx, registration)).To(Succeed())
+			expectFiring(t, alert, labels)
+			to.create(t, to.access(t, "second", long))
+			expectOver(t, alert, labels)
+		},
 		"TrellisTargetPartlyReachable": func(t *testing.T, alert string) {
 			to := newTarget(t, "halved", long)
 			labels := map[string]string{"target": to.label()}
@@ -158,12 +184,14 @@ func TestSituations(t *testing.T) {
 					user.Token, user.Exec = "", &api.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "true", InteractiveMode: "Never"}
 				}
 			}))
-			expectFiring(t, alert, nil)
+			labels := map[string]string{"target": to.label()}
+			expectFiring(t, alert, labels)
 			to.register(t, good)
-			expectOver(t, alert, nil)
+			expectOver(t, alert, labels)
 		},
 		"TrellisNotApplied": func(t *testing.T, alert string) {
-			to, labels := alone(t, "broken")
+			to, _ := alone(t, "broken")
+			labels := map[string]string{"target": to.label()}
 			to.applyAs(t, "broken", "broken", "apiVersion: v1\nkind: [")
 			expectFiring(t, alert, labels)
 			to.remove(t, "broken")
@@ -208,7 +236,8 @@ func TestSituations(t *testing.T) {
 			expectOver(t, alert, labels)
 		},
 		"TrellisContested": func(t *testing.T, alert string) {
-			to, labels := alone(t, "contested")
+			to, _ := alone(t, "contested")
+			labels := map[string]string{"target": to.label()}
 			to.applyAs(t, "contested", "contested", to.configMaps("contested", 1)...)
 			stop := meanwhile(t, 200*time.Millisecond, func() { to.meddle("contested-0") })
 			expectFiring(t, alert, labels)
@@ -217,7 +246,8 @@ func TestSituations(t *testing.T) {
 			expectOver(t, alert, labels)
 		},
 		"TrellisPruneBlocked": func(t *testing.T, alert string) {
-			to, labels := alone(t, "kept")
+			to, _ := alone(t, "kept")
+			labels := map[string]string{"target": to.label()}
 			g := NewWithT(t)
 			to.applyAs(t, "kept", "kept", to.configMaps("kept", 1)...)
 			finalizers := func(list string) {
@@ -266,9 +296,10 @@ func TestSituations(t *testing.T) {
 					user.Token = "nobody's"
 				}
 			}))
-			expectFiring(t, alert, nil)
+			labels := map[string]string{"target": to.label()}
+			expectFiring(t, alert, labels)
 			to.register(t, good)
-			expectOver(t, alert, nil)
+			expectOver(t, alert, labels)
 		},
 		"TrellisWatchesUnsynced": func(t *testing.T, alert string) {
 			to := newTarget(t, "blind", long)

@@ -15,11 +15,12 @@ const head = `# The chart of Trellis
 
 <!-- Generated from values.yaml by "make generate". Do not edit. -->
 
-Into the cluster with the ManagedResources, a seed for example:
+Into the cluster with the ManagedResources:
 
     helm install trellis charts/trellis --namespace trellis --create-namespace
 
-Nothing has to be set. In a cluster that is no seed of Gardener, there is no PriorityClass for it: ` + "`--set priorityClassName=`" + `.
+Nothing has to be set. In a seed of Gardener, add ` + "`-f charts/trellis/values-gardener.yaml`" + `: the priority class, labels, annotations and
+names of Gardener are there, and controllers as gardenlet has them.
 Everything that is set is checked before anything is installed; a key that the chart or the hub does not know is refused.
 
 To a later chart, with the values that were set before, and the new defaults of all others:
@@ -35,8 +36,17 @@ name, or into another namespace, it has to be installed with ` + "`--take-owners
 target type ` + "`Namespace`" + `, and each lists its namespaces by the label ` + "`kubernetes.io/metadata.name`" + `, it reads Secrets there only. These
 namespaces have to exist; and before one is taken from the list, its ManagedResources are deleted.
 
-**Elsewhere than by Helm.** What ` + "`helm template`" + ` shows can be applied as it is, with ` + "`--set crds.managedResources=Always`" + ` where there
-is no Gardener.
+**Elsewhere than by Helm.** What ` + "`helm template`" + ` shows can be applied as it is, into a namespace that exists: CRDs are among it,
+that of ManagedResources unless ` + "`gardener.enabled`" + ` is set, since Gardener brings its own.
+
+**Log level.** ` + "`config.logLevel`" + ` takes effect without new pods: a running hub reads its configuration again when the kubelet has
+brought it, about a minute after the upgrade. Any other change of ` + "`config`" + ` replaces the pods.
+
+**Opt-in.** Where Cluster API or others have kubeconfig Secrets of their own, set ` + "`config.clusterCache.registrationSelector`" + `, and label
+the Secrets that are to register their cluster.
+
+**Metrics.** ` + "`config.server.metricsAuthentication.enabled`" + ` serves them over HTTPS, to those who have the ClusterRole
+` + "`trellis-metrics-reader`" + ` only. Bind it to the service account of your Prometheus.
 `
 
 // row is a line of the table.

@@ -80,8 +80,9 @@ func connectivity() dashboard {
 				},
 				{
 					kind: timeseries, title: "The hub's own network", unit: "none",
-					description: "1 while many targets are lost together, so that a replica suspects its own network: it keeps what it knows of them ready, and nobody is told yet.",
-					queries:     []query{{expr: `max by (instance) (trellis_clustercache_mass_disconnect)`, legend: "{{instance}}"}},
+					description: "1 while many targets are lost together, so that a replica suspects its own network: it " +
+						"keeps what it knows of them ready, and ManagedResources do not report it yet.",
+					queries: []query{{expr: `max by (instance) (trellis_clustercache_mass_disconnect)`, legend: "{{instance}}"}},
 				},
 				{
 					kind: timeseries, title: "Calls and watches that got no answer", unit: "short",

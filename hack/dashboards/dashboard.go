@@ -3,6 +3,18 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"strings"
+)
+
+// flavour is who is to read a dashboard.
+type flavour string
+
+const (
+	// grafana is a current one.
+	grafana flavour = "dashboards"
+	// plutono is Gardener's fork of Grafana 7.5. It has neither state timelines nor heat maps.
+	plutono flavour = "plutono"
 )
 
 // dashboard is one page.
@@ -40,6 +52,20 @@ type panel struct {
 	drill *drill
 	// stacked piles the series of a timeseries.
 	stacked bool
+	// instead are the queries of the timeseries that a flavour shows which does not know the kind. Default: the same.
+	instead []query
+}
+
+// as is the panel as a flavour knows it.
+func (p panel) as(f flavour) panel {
+	if f == grafana || p.kind != timeline && p.kind != heatmap {
+		return p
+	}
+	p.kind = timeseries
+	if p.instead != nil {
+		p.queries = p.instead
+	}
+	return p
 }
 
 // query is what a panel asks for.
@@ -62,6 +88,7 @@ var (
 	toTarget       = &drill{title: "This target", uid: "trellis-target", target: true}
 	toHub          = &drill{title: "Performance of the hub", uid: "trellis-hub"}
 	toDrift        = &drill{title: "Drift", uid: "trellis-drift"}
+	toWebhooks     = &drill{title: "Webhooks", uid: "trellis-webhooks"}
 	toConnectivity = &drill{title: "Credentials and connectivity", uid: "trellis-connectivity"}
 )
 
@@ -72,26 +99,58 @@ const (
 	timeseries kind = "timeseries"
 	table      kind = "table"
 	bars       kind = "bargauge"
+	timeline   kind = "state-timeline"
+	heatmap    kind = "heatmap"
 )
 
 type object = map[string]any
 
 // datasource is what every panel asks. The variable lets people choose.
-const datasource = "$datasource"
+func (f flavour) datasource() any {
+	if f == plutono {
+		return "$datasource"
+	}
+	return object{"type": "prometheus", "uid": "${datasource}"}
+}
 
-func (d dashboard) json() ([]byte, error) {
+// schema is the version of the format: each flavour migrates what is older, and refuses or loses what is newer.
+func (f flavour) schema() int {
+	if f == plutono {
+		return 27
+	}
+	return 41
+}
+
+// hubLabels select the hub that people chose. Series without the label cluster have an empty one.
+const hubLabels = `cluster=~"$cluster", job="$job"`
+
+// series are those of the hub that say nothing of its job in a query.
+var series = regexp.MustCompile(`((?:^|[^a-z_:])(?:trellis_|trellis:|target:|class:)[a-z0-9_:]+)(\{)?`)
+
+// ofHub restricts a query to the hub that people chose.
+func ofHub(expr string) string {
+	expr = strings.ReplaceAll(expr, `job="trellis"`, hubLabels)
+	return series.ReplaceAllStringFunc(expr, func(match string) string {
+		if name, ok := strings.CutSuffix(match, "{"); ok {
+			return name + "{" + hubLabels + ", "
+		}
+		return match + "{" + hubLabels + "}"
+	})
+}
+
+func (d dashboard) json(f flavour) ([]byte, error) {
 	content, err := json.MarshalIndent(object{
 		"uid": d.uid, "title": d.title, "description": d.description,
 		"tags":          []string{"seed", "trellis", d.category},
-		"schemaVersion": 27, "version": 1, "editable": false, "graphTooltip": 1, "style": "dark",
+		"schemaVersion": f.schema(), "version": 1, "editable": false, "graphTooltip": 1,
 		"timezone": "browser", "time": object{"from": "now-1h", "to": "now"}, "refresh": "1m",
 		"timepicker": object{"refresh_intervals": []string{"30s", "1m", "5m"}},
-		"templating": object{"list": d.variables()},
+		"templating": object{"list": d.variables(f)},
 		"links": []object{{
 			"type": "dashboards", "title": "Trellis", "tags": []string{"trellis"}, "asDropdown": true, "includeVars": false, "keepTime": true,
 		}},
 		"annotations": object{"list": []object{}},
-		"panels":      d.panels(),
+		"panels":      d.panels(f),
 	}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("writing dashboard %s: %w", d.uid, err)
@@ -99,24 +158,37 @@ func (d dashboard) json() ([]byte, error) {
 	return append(content, '\n'), nil
 }
 
-func (d dashboard) variables() []object {
-	variables := []object{{
-		"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus", "refresh": 1, "hide": 0,
-		"includeAll": false, "multi": false, "regex": "", "skipUrlSync": false, "options": []object{}, "current": object{},
-	}}
+func (d dashboard) variables(f flavour) []object {
+	variables := []object{
+		{
+			"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus", "refresh": 1, "hide": 0,
+			"includeAll": false, "multi": false, "regex": "", "skipUrlSync": false, "options": []object{}, "current": object{},
+		},
+		f.choice("cluster", "Cluster", "label_values(trellis_build_info, cluster)"),
+		f.choice("job", "Job", `label_values(trellis_build_info{cluster=~"$cluster"}, job)`),
+	}
 	if d.perTarget {
-		ask := "label_values(trellis_target_connects_total, target)"
-		variables = append(variables, object{
-			"type": "query", "name": "target", "label": "Target", "datasource": datasource, "query": ask, "definition": ask,
-			"refresh": 2, "sort": 1, "hide": 0, "includeAll": false, "multi": false, "regex": "", "skipUrlSync": false,
-			"options": []object{}, "current": object{},
-		})
+		variables = append(variables, f.choice("target", "Target",
+			"label_values(trellis_target_connects_total{"+hubLabels+"}, target)"))
 	}
 	return variables
 }
 
+// choice is a variable with the answers to a query.
+func (f flavour) choice(name, label, ask string) object {
+	var query any = ask
+	if f == grafana {
+		query = object{"query": ask, "refId": name}
+	}
+	return object{
+		"type": "query", "name": name, "label": label, "datasource": f.datasource(), "query": query, "definition": ask,
+		"refresh": 2, "sort": 1, "hide": 0, "includeAll": false, "multi": false, "regex": "", "skipUrlSync": false,
+		"options": []object{}, "current": object{},
+	}
+}
+
 // panels lays the rows out from left to right and from top to bottom.
-func (d dashboard) panels() []object {
+func (d dashboard) panels(f flavour) []object {
 	var out []object
 	id, y := 0, 0
 	place := func(o object, x, y, w, h int) {
@@ -129,11 +201,12 @@ func (d dashboard) panels() []object {
 		y++
 		x, tallest := 0, 0
 		for _, p := range r.panels {
+			p = p.as(f)
 			w, h := p.size()
 			if x+w > 24 {
 				x, y, tallest = 0, y+tallest, 0
 			}
-			place(p.json(), x, y, w, h)
+			place(p.json(f), x, y, w, h)
 			x, tallest = x+w, max(tallest, h)
 		}
 		y += tallest
@@ -144,29 +217,37 @@ func (d dashboard) panels() []object {
 func (p panel) size() (width, height int) {
 	width, height = p.width, p.height
 	if width == 0 {
-		width = map[kind]int{stat: 6, timeseries: 12, table: 24, bars: 12}[p.kind]
+		width = map[kind]int{stat: 6, timeseries: 12, table: 24, bars: 12, timeline: 24, heatmap: 12}[p.kind]
 	}
 	if height == 0 {
-		height = map[kind]int{stat: 4, timeseries: 8, table: 8, bars: 8}[p.kind]
+		height = map[kind]int{stat: 4, timeseries: 8, table: 8, bars: 8, timeline: 8, heatmap: 8}[p.kind]
 	}
 	return width, height
 }
 
-func (p panel) json() object {
+func (p panel) json(f flavour) object {
 	targets := make([]object, len(p.queries))
 	for i, q := range p.queries {
-		targets[i] = object{"refId": refID(i), "expr": q.expr, "legendFormat": q.legend}
+		targets[i] = object{"refId": refID(i), "expr": ofHub(q.expr), "legendFormat": q.legend}
+		if f == grafana {
+			targets[i]["datasource"], targets[i]["editorMode"], targets[i]["range"] = f.datasource(), "code", true
+		}
 		switch p.kind {
 		case table:
-			targets[i]["instant"], targets[i]["format"] = true, "table"
+			targets[i]["instant"], targets[i]["format"], targets[i]["range"] = true, "table", false
 		case bars:
-			targets[i]["instant"] = true
+			targets[i]["instant"], targets[i]["range"] = true, false
+		case heatmap:
+			targets[i]["format"] = "heatmap"
+		}
+		if f == plutono {
+			delete(targets[i], "range")
 		}
 	}
 	o := object{
-		"type": string(p.kind), "title": p.title, "description": p.description, "datasource": datasource, "targets": targets,
-		"options":     p.options(),
-		"fieldConfig": object{"defaults": p.defaults(), "overrides": p.overrides()},
+		"type": string(p.kind), "title": p.title, "description": p.description, "datasource": f.datasource(), "targets": targets,
+		"options":     p.options(f),
+		"fieldConfig": object{"defaults": p.defaults(f), "overrides": p.overrides()},
 	}
 	if p.drill != nil && !p.drill.target {
 		o["links"] = []object{{"title": p.drill.title, "url": p.drill.url(""), "targetBlank": false}}
@@ -177,8 +258,13 @@ func (p panel) json() object {
 	return o
 }
 
-func (p panel) options() object {
+func (p panel) options(f flavour) object {
 	reduce := object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false}
+	legend := object{"displayMode": "list", "placement": "bottom", "calcs": []string{}}
+	tooltip := object{"mode": "multi", "sort": "desc"}
+	if f == grafana {
+		legend["showLegend"] = true
+	}
 	switch p.kind {
 	case stat:
 		return object{"colorMode": "value", "graphMode": "area", "justifyMode": "auto", "orientation": "auto", "textMode": "auto", "reduceOptions": reduce}
@@ -186,16 +272,27 @@ func (p panel) options() object {
 		return object{"displayMode": "basic", "orientation": "horizontal", "showUnfilled": true, "reduceOptions": reduce}
 	case table:
 		return object{"showHeader": true}
-	default:
+	case timeline:
 		return object{
-			"legend":         object{"displayMode": "list", "placement": "bottom", "calcs": []string{}},
-			"tooltip":        object{"mode": "multi", "sort": "desc"},
-			"tooltipOptions": object{"mode": "multi"}, // what 7.5 calls it
+			"mergeValues": true, "showValue": "never", "rowHeight": 0.9, "alignValue": "left", "legend": legend,
+			"tooltip": object{"mode": "single", "sort": "none"},
 		}
+	case heatmap:
+		return object{
+			"calculate": false, "cellGap": 1, "showValue": "never", "yAxis": object{"unit": p.unit, "axisPlacement": "left"},
+			"color":   object{"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "scale": "exponential", "exponent": 0.5, "steps": 64},
+			"tooltip": object{"mode": "single", "yHistogram": false}, "legend": object{"show": true},
+			"rowsFrame": object{"layout": "auto"}, "filterValues": object{"le": 1e-9},
+		}
+	default:
+		if f == plutono {
+			return object{"legend": legend, "tooltip": tooltip, "tooltipOptions": object{"mode": "multi"}}
+		}
+		return object{"legend": legend, "tooltip": tooltip}
 	}
 }
 
-func (p panel) defaults() object {
+func (p panel) defaults(f flavour) object {
 	good, bad := "green", "red"
 	steps := []object{{"color": good, "value": nil}}
 	if p.bad != 0 {
@@ -205,7 +302,7 @@ func (p panel) defaults() object {
 		steps = []object{{"color": good, "value": nil}, {"color": bad, "value": p.bad}}
 	}
 	defaults := object{
-		"unit": p.unit, "mappings": p.mappings(), "thresholds": object{"mode": "absolute", "steps": steps}, "custom": object{},
+		"unit": p.unit, "mappings": p.mappings(f), "thresholds": object{"mode": "absolute", "steps": steps}, "custom": object{},
 		"color": object{"mode": "thresholds"},
 	}
 	if p.kind == timeseries {
@@ -216,21 +313,32 @@ func (p panel) defaults() object {
 		}
 		defaults["custom"] = custom
 	}
+	switch p.kind {
+	case timeline:
+		defaults["custom"] = object{"fillOpacity": 70, "lineWidth": 0}
+	case heatmap:
+		defaults["custom"] = object{"scaleDistribution": object{"type": "linear"}}
+	}
 	if p.drill != nil && p.drill.target && p.kind != table {
 		defaults["links"] = []object{{"title": p.drill.title, "url": p.drill.url("${__field.labels.target}")}}
 	}
 	return defaults
 }
 
-// mappings replaces values by words, in the form that 7.5 knows.
-func (p panel) mappings() []object {
+// mappings replaces values by words.
+func (p panel) mappings(f flavour) []object {
 	mappings := []object{}
-	for _, value := range []string{"0", "1"} {
+	words := object{}
+	for i, value := range []string{"0", "1"} {
 		if text, ok := p.states[value]; ok {
 			mappings = append(mappings, object{"id": len(mappings) + 1, "type": 1, "value": value, "text": text})
+			words[value] = object{"text": text, "index": i}
 		}
 	}
-	return mappings
+	if f == plutono || len(words) == 0 {
+		return mappings
+	}
+	return []object{{"type": "value", "options": words}}
 }
 
 // overrides gives columns of a table their units, and a link to that of targets.
@@ -273,7 +381,7 @@ func (p panel) transformations() []object {
 }
 
 func (d drill) url(target string) string {
-	url := "/d/" + d.uid + "?${__url_time_range}&var-datasource=${datasource}"
+	url := "/d/" + d.uid + "?${__url_time_range}&var-datasource=${datasource}&var-cluster=${cluster}&var-job=${job}"
 	if d.target {
 		url += "&var-target=" + target
 	}

@@ -6,6 +6,12 @@ const worstTargets = `topk(10, (1 - target:trellis_target_up:max) * 1000000 + on
 // ofWorst restricts a query to them.
 func ofWorst(expr string) string { return "(" + expr + ") and on (target) " + worstTargets }
 
+// leastReachable selects the ten targets that were reachable for the least time of a day.
+const leastReachable = `bottomk(10, avg_over_time(target:trellis_slo_reachable:bool[1d]))`
+
+// ofLeast restricts a query to them.
+func ofLeast(expr string) string { return expr + " and on (target) " + leastReachable }
+
 func fleet() dashboard {
 	return dashboard{
 		uid: "trellis-fleet", title: "Trellis / Fleet", category: "overview",
@@ -55,6 +61,21 @@ func fleet() dashboard {
 					},
 				},
 				{
+					kind: timeseries, title: "Fleet by state", unit: "short", stacked: true, drill: toConnectivity,
+					description: "Registered targets by the state of their connection, as one replica sees them.",
+					queries:     []query{{expr: `max by (state) (trellis_clustercache_targets)`, legend: "{{state}}"}},
+				},
+				{
+					kind: timeline, title: "Targets that were down", unit: "none", bad: 1, badBelow: true, drill: toTarget,
+					states:      map[string]string{"0": "down", "1": "up"},
+					description: "When targets could not be reached that were down at any time of what is shown.",
+					queries: []query{{
+						expr: `target:trellis_target_up:max and on (target) ` +
+							`min_over_time(target:trellis_target_up:max[$__range]) == 0`,
+						legend: "{{target}}",
+					}},
+				},
+				{
 					kind: timeseries, title: "Conditions of targets", unit: "short",
 					description: "Targets by the conditions that are not True.",
 					queries:     []query{{expr: `sum by (condition, status) (trellis_targets{status!="True"})`, legend: "{{condition}} {{status}}"}},
@@ -78,6 +99,49 @@ func fleet() dashboard {
 					kind: timeseries, title: "Being deleted", unit: "short",
 					description: "ManagedResources that are being deleted, by class.",
 					queries:     []query{{expr: `sum by (class) (trellis_managedresources_deleting)`, legend: "{{class}}"}},
+				},
+			}},
+			{title: "Roll-out of a change", panels: []panel{
+				{
+					kind: stat, title: "Targets behind", unit: "short", bad: 1,
+					description: "Targets to which a changed content is not applied yet.",
+					queries:     []query{{expr: `count(trellis_target_revision_lag_seconds) or vector(0)`, legend: "targets"}},
+				},
+				{
+					kind: timeseries, title: "Targets behind over time", unit: "short", width: 18,
+					description: "Targets to which a changed content is not applied yet, and those where that takes more " +
+						"than a minute.",
+					queries: []query{
+						{expr: `count(trellis_target_revision_lag_seconds) or vector(0)`, legend: "behind"},
+						{expr: `count(trellis_target_revision_lag_seconds > 60) or vector(0)`, legend: "for more than a minute"},
+					},
+				},
+				{
+					kind: table, title: "Last to get a change", unit: "s", drill: toTarget, width: 12,
+					description: "How long ago the oldest content changed that a target does not have yet, for the twenty " +
+						"targets that wait longest.",
+					queries: []query{{expr: `sort_desc(topk(20, max by (target) (trellis_target_revision_lag_seconds)))`,
+						legend: "Behind for", unit: "s"}},
+				},
+				{
+					kind: heatmap, title: "From Secret to target", unit: "s",
+					description: "How many contents took how long from the change of their Secret until all objects were " +
+						"applied.",
+					queries: []query{{expr: `sum by (le) (increase(trellis_secret_propagation_duration_seconds_bucket[$__rate_interval]))`,
+						legend: "{{le}}"}},
+					instead: []query{{expr: `max(class:trellis_secret_propagation_duration_seconds:p99_5m)`, legend: "p99"}},
+				},
+			}},
+			{title: "Service levels", panels: []panel{
+				{
+					kind: table, title: "Targets with the worst day", unit: "percentunit", drill: toTarget,
+					description: "Share of the last day in which the target was reachable, had changes within five minutes, " +
+						"and had its drift corrected within five seconds, for the ten targets that were reachable least.",
+					queries: []query{
+						{expr: ofLeast(`avg_over_time(target:trellis_slo_reachable:bool[1d])`), legend: "Reachable", unit: "percentunit"},
+						{expr: ofLeast(`avg_over_time(target:trellis_slo_applied:bool[1d])`), legend: "Applied in time", unit: "percentunit"},
+						{expr: ofLeast(`avg_over_time(target:trellis_slo_drift:bool[1d])`), legend: "Corrected in time", unit: "percentunit"},
+					},
 				},
 			}},
 			{title: "Controllers in targets", panels: []panel{
@@ -129,9 +193,36 @@ func fleet() dashboard {
 			}},
 			{title: "Who they are", panels: []panel{
 				{
+					kind: timeseries, title: "By provider", unit: "short", stacked: true, width: 8,
+					description: "Targets by the cloud of their nodes.",
+					queries: []query{{
+						expr:   `count by (cloud_type) (max by (target, cloud_type) (trellis_target_info))`,
+						legend: "{{cloud_type}}",
+					}},
+				},
+				{
+					kind: timeseries, title: "By region", unit: "short", stacked: true, width: 8,
+					description: "Targets by the region of their nodes.",
+					queries: []query{{
+						expr:   `count by (region) (max by (target, region) (trellis_target_info))`,
+						legend: "{{region}}",
+					}},
+				},
+				{
+					kind: timeseries, title: "By version", unit: "short", stacked: true, width: 8,
+					description: "Targets by Kubernetes version.",
+					queries: []query{{
+						expr:   `count by (version) (max by (target, version) (trellis_target_info))`,
+						legend: "{{version}}",
+					}},
+				},
+				{
 					kind: bars, title: "Versions", unit: "short",
 					description: "Targets by Kubernetes version.",
-					queries:     []query{{expr: `count by (version) (max by (target, version) (trellis_target_info))`, legend: "{{version}}"}},
+					queries: []query{{
+						expr:   `count by (version) (max by (target, version) (trellis_target_info))`,
+						legend: "{{version}}",
+					}},
 				},
 				{
 					kind: bars, title: "Largest targets", unit: "short", drill: toTarget,

@@ -100,6 +100,43 @@ func hub() dashboard {
 					queries:     []query{{expr: `max by (class) (trellis_queue_longest_run_seconds)`, legend: "{{class}}"}},
 				},
 			}},
+			{title: "Room left", panels: []panel{
+				{
+					kind: timeseries, title: "Memory that is used", unit: "percentunit", width: 8, bad: 0.9,
+					description: "Share of GOMEMLIMIT that each replica has resident. At the whole of it, garbage is " +
+						"collected all the time.",
+					queries: []query{{expr: `process_resident_memory_bytes{job="trellis"} / go_gc_gomemlimit_bytes{job="trellis"}`,
+						legend: "{{instance}}"}},
+				},
+				{
+					kind: timeseries, title: "Memory a target", unit: "bytes", width: 8,
+					description: "Resident memory of the largest replica, divided by the number of targets.",
+					queries: []query{{expr: `max(process_resident_memory_bytes{job="trellis"}) / max(trellis:targets:count)`,
+						legend: "a target"}},
+				},
+				{
+					kind: timeseries, title: "Watches a target", unit: "short", width: 8,
+					description: "Watches of one replica and the objects that they keep, divided by the number of targets.",
+					queries: []query{
+						{expr: `sum(max by (state) (trellis_clustercache_watches)) / max(trellis:targets:count)`, legend: "watches"},
+						{expr: `max(trellis_clustercache_watched_objects) / max(trellis:targets:count)`, legend: "objects"},
+					},
+				},
+				{
+					kind: timeseries, title: "Idle workers", unit: "short", width: 12,
+					description: "Workers of each class that have nothing to do. None for long: raise concurrentSyncs of " +
+						"the class.",
+					queries: []query{{expr: `max by (class) (trellis_queue_seats - (trellis_queue_in_flight - trellis_queue_waiting))`,
+						legend: "{{class}}"}},
+				},
+				{
+					kind: heatmap, title: "Waits for a worker", unit: "s",
+					description: "How many ManagedResources waited how long for a worker.",
+					queries: []query{{expr: `sum by (le) (increase(trellis_queue_wait_seconds_bucket[$__rate_interval]))`,
+						legend: "{{le}}"}},
+					instead: []query{{expr: `max(class:trellis_queue_wait_seconds:p99_5m)`, legend: "p99"}},
+				},
+			}},
 			{title: "Latency", panels: []panel{
 				{
 					kind: timeseries, title: "Drift correction", unit: "s", drill: toDrift,

@@ -17,24 +17,24 @@ func main() {
 	}
 }
 
-// write writes all dashboards into a folder that has nothing else.
-func write(folder string) error {
-	old, err := filepath.Glob(filepath.Join(folder, "*.json"))
-	if err != nil {
-		return err
-	}
-	for _, name := range old {
-		if err := os.Remove(name); err != nil {
+// write writes all dashboards of each flavour into a folder of its name, which has nothing else.
+func write(parent string) error {
+	for _, f := range []flavour{grafana, plutono} {
+		folder := filepath.Join(parent, string(f))
+		if err := os.RemoveAll(folder); err != nil {
 			return err
 		}
-	}
-	for _, d := range []dashboard{fleet(), target(), hub(), drift(), connectivity()} {
-		content, err := d.json()
-		if err != nil {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(folder, d.uid+".json"), content, 0o644); err != nil {
-			return err
+		for _, d := range []dashboard{fleet(), target(), hub(), drift(), connectivity(), webhooks()} {
+			content, err := d.json(f)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(folder, d.uid+".json"), content, 0o644); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -32,6 +32,7 @@ func target() dashboard {
 					queries:     []query{{expr: `max by (target, version, cloud_type, region) (trellis_target_info{target="$target"})`, legend: "Known", unit: "none"}},
 				},
 			}},
+			{title: "Service levels", panels: slo()},
 			{title: "Connection", panels: []panel{
 				{
 					kind: timeseries, title: "Up, by replica", unit: "none",
@@ -129,4 +130,38 @@ func target() dashboard {
 			}},
 		},
 	}
+}
+
+// slo are the service levels of a target, each with the share of its error budget that is left of a month.
+func slo() []panel {
+	levels := []struct{ title, series, goal, says string }{
+		{"reachable", "reachable", "0.999", "The target could be reached: 99.9 % of the time."},
+		{"applied in time", "applied", "0.99", "Changed contents were applied within five minutes: 99 % of the time."},
+		{"corrected in time", "drift", "0.99", "Drift was corrected within five seconds: 99 % of the time."},
+	}
+	var panels []panel
+	for _, l := range levels {
+		month := `avg_over_time(target:trellis_slo_` + l.series + `:bool{target="$target"}[30d])`
+		panels = append(panels,
+			panel{
+				kind: stat, title: "Share of time " + l.title, unit: "percentunit", width: 4, description: l.says + " Share of the last 30 days.",
+				queries: []query{{expr: month, legend: "share"}},
+			},
+			panel{
+				kind: stat, title: "Error budget, " + l.title, unit: "percentunit", width: 4, bad: 0.1, badBelow: true,
+				description: l.says + " What is left of the rest, for 30 days; less than nothing is too much.",
+				queries:     []query{{expr: `1 - (1 - ` + month + `) / (1 - ` + l.goal + `)`, legend: "left"}},
+			})
+	}
+	return append(panels, panel{
+		kind: timeline, title: "When it was as it should be", unit: "none", bad: 1, badBelow: true, height: 6,
+		states: map[string]string{"0": "no", "1": "yes"},
+		description: "Whether the target was reachable, had all changes within five minutes, and its drift " +
+			"corrected within five seconds.",
+		queries: []query{
+			{expr: `target:trellis_slo_reachable:bool{target="$target"}`, legend: "reachable"},
+			{expr: `target:trellis_slo_applied:bool{target="$target"}`, legend: "applied in time"},
+			{expr: `target:trellis_slo_drift:bool{target="$target"}`, legend: "corrected in time"},
+		},
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/prometheus/promql/parser"
 )
 
 type dashboard struct {
@@ -25,20 +26,23 @@ type dashboard struct {
 		Intervals []string `json:"refresh_intervals"`
 	}
 	Templating struct {
-		List []struct{ Name, Type, Query string }
+		List []struct{ Name, Type, Definition string }
 	}
 	Panels []panel `json:"panels"`
 }
 
 type panel struct {
-	ID          int    `json:"id"`
-	Type        string `json:"type"`
-	Title       string `json:"title"`
-	Description string `json:"description"`
-	Datasource  string `json:"datasource"`
+	ID          int             `json:"id"`
+	Type        string          `json:"type"`
+	Title       string          `json:"title"`
+	Description string          `json:"description"`
+	Datasource  json.RawMessage `json:"datasource"`
 	GridPos     struct{ X, Y, W, H int }
 	Links       []struct{ Title, URL string }
-	Targets     []struct{ RefID, Expr, LegendFormat string }
+	Targets     []struct {
+		RefID, Expr, LegendFormat string
+		Datasource                json.RawMessage
+	}
 	FieldConfig struct {
 		Defaults struct {
 			Unit  string `json:"unit"`
@@ -57,9 +61,27 @@ type panel struct {
 // units are those of Grafana 7.5 that the dashboards need.
 var units = []string{"none", "short", "s", "bytes", "Bps", "ops", "reqps", "percentunit"}
 
-func TestEveryDashboardIsAsGardenerWants(t *testing.T) {
+// flavours are the folders of dashboards, and what is in them: the version of the format, how a data source is named,
+// and the types of panels that are known there.
+var flavours = map[string]struct {
+	schema     int
+	datasource string
+	panels     []string
+}{
+	"dashboards": {41, `{"type": "prometheus", "uid": "${datasource}"}`,
+		[]string{"stat", "timeseries", "table", "bargauge", "state-timeline", "heatmap"}},
+	"plutono": {27, `"$datasource"`, []string{"stat", "timeseries", "table", "bargauge"}},
+}
+
+func TestEveryDashboardIsAsOperatorsWant(t *testing.T) {
+	for flavour := range flavours {
+		t.Run(flavour, func(t *testing.T) { expectDashboards(t, flavour) })
+	}
+}
+
+func expectDashboards(t *testing.T, flavour string) {
 	seen := map[string]bool{}
-	for file, d := range dashboards(t) {
+	for file, d := range dashboardsOf(t, flavour) {
 		t.Run(d.UID, func(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(filepath.Base(file)).To(Equal(d.UID + ".json"))
@@ -69,7 +91,8 @@ func TestEveryDashboardIsAsGardenerWants(t *testing.T) {
 			g.Expect(d.Description).NotTo(BeEmpty())
 			g.Expect(d.Tags).To(ContainElements("seed", "trellis"))
 			g.Expect(d.Tags).To(HaveLen(3), "and a category")
-			g.Expect(d.SchemaVersion).To(Equal(27), "that of Plutono")
+			g.Expect(d.SchemaVersion).To(Equal(flavours[flavour].schema))
+			g.Expect(variables(d)).To(ContainElements("datasource", "cluster", "job"))
 			g.Expect(d.Version).To(Equal(1))
 			g.Expect(d.Editable).To(BeFalse())
 			g.Expect(d.Timezone).To(Equal("browser"))
@@ -86,11 +109,29 @@ func TestEveryDashboardIsAsGardenerWants(t *testing.T) {
 			}
 		})
 	}
-	NewWithT(t).Expect(seen).To(HaveLen(5))
+	NewWithT(t).Expect(seen).To(HaveLen(6))
 }
 
 func TestEveryPanelIsComplete(t *testing.T) {
+	for flavour := range flavours {
+		t.Run(flavour, func(t *testing.T) { expectPanels(t, flavour) })
+	}
+}
+
+// TestGrafanaShowsStatesAndDistributions: what current versions have panels for is not drawn as lines.
+func TestGrafanaShowsStatesAndDistributions(t *testing.T) {
+	kinds := map[string]int{}
 	for _, d := range dashboards(t) {
+		for _, p := range d.Panels {
+			kinds[p.Type]++
+		}
+	}
+	NewWithT(t).Expect(kinds).To(And(HaveKeyWithValue("state-timeline", BeNumerically(">=", 2)),
+		HaveKeyWithValue("heatmap", BeNumerically(">=", 3))))
+}
+
+func expectPanels(t *testing.T, flavour string) {
+	for _, d := range dashboardsOf(t, flavour) {
 		ids, taken := map[int]bool{}, map[[2]int]bool{}
 		for _, p := range d.Panels {
 			t.Run(d.UID+"/"+p.Title, func(t *testing.T) {
@@ -109,13 +150,17 @@ func TestEveryPanelIsComplete(t *testing.T) {
 				if p.Type == "row" {
 					return
 				}
-				g.Expect(p.Type).To(BeElementOf("stat", "timeseries", "table", "bargauge"), "Plutono 7.5 and Grafana know both")
+				g.Expect(p.Type).To(BeElementOf(flavours[flavour].panels))
 				g.Expect(p.Description).To(HaveSuffix("."))
 				g.Expect(p.FieldConfig.Defaults.Unit).To(BeElementOf(units))
-				g.Expect(p.Datasource).To(Equal("$datasource"))
+				g.Expect([]byte(p.Datasource)).To(MatchJSON(flavours[flavour].datasource))
 				g.Expect(p.Targets).NotTo(BeEmpty())
 				for _, q := range p.Targets {
 					g.Expect(q.LegendFormat).NotTo(BeEmpty())
+					if flavour == "dashboards" {
+						g.Expect([]byte(q.Datasource)).To(MatchJSON(flavours[flavour].datasource))
+					}
+					expectOneHub(g, filledIn(q.Expr))
 					expectKnownMetrics(t, d.UID+"/"+p.Title, filledIn(q.Expr))
 					if strings.Contains(q.Expr, "$target") {
 						g.Expect(variables(d)).To(ContainElement("target"))
@@ -175,7 +220,19 @@ func TestEveryDrillDownLeadsSomewhere(t *testing.T) {
 
 // filledIn puts something in place of Grafana's variables.
 func filledIn(expr string) string {
-	return strings.NewReplacer("$__rate_interval", "2m", "$__range", "1h", "$target", "shoot--a/a").Replace(expr)
+	return strings.NewReplacer("$__rate_interval", "2m", "$__range", "1h", "$target", "shoot--a/a", "$job", "trellis", "$cluster", "").Replace(expr)
+}
+
+// expectOneHub fails if a query asks for series of several hubs that share a Prometheus.
+func expectOneHub(g Gomega, expr string) {
+	parsed, err := parser.ParseExpr(expr)
+	g.Expect(err).NotTo(HaveOccurred(), expr)
+	parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+		if selector, ok := node.(*parser.VectorSelector); ok {
+			g.Expect(selector.String()).To(And(ContainSubstring(`job="trellis"`), ContainSubstring(`cluster=~""`)))
+		}
+		return nil
+	})
 }
 
 func variables(d dashboard) (names []string) {
@@ -185,11 +242,17 @@ func variables(d dashboard) (names []string) {
 	return names
 }
 
-// dashboards returns all dashboards of the chart by file.
+// dashboards returns the chart's dashboards for Grafana by file.
 func dashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
+	return dashboardsOf(t, "dashboards")
+}
+
+// dashboardsOf returns the dashboards of a flavour by file.
+func dashboardsOf(t *testing.T, flavour string) map[string]dashboard {
+	t.Helper()
 	g := NewWithT(t)
-	files, err := filepath.Glob(root + "/charts/trellis/monitoring/dashboards/*.json")
+	files, err := filepath.Glob(root + "/charts/trellis/monitoring/" + flavour + "/*.json")
 	g.Expect(err).NotTo(HaveOccurred())
 	all := map[string]dashboard{}
 	for _, file := range files {

@@ -20,20 +20,65 @@ const (
 	runbooks  = "https://github.com/trellis-hub/trellis/blob/main/docs/runbooks.md#"
 )
 
-func TestEveryAlertHasWhatGardenerWants(t *testing.T) {
+// dashboardPath is the path of a dashboard, with the hub that an alert is about, and the target if there is one.
+var dashboardPath = regexp.MustCompile(`^/d/(trellis-[a-z]+)\?var-cluster=\{\{ \$labels.cluster \}\}` +
+	`&var-job=\{\{ \$labels.job \}\}(&var-target=\{\{ \$labels.target \}\})?$`)
+
+// ofTarget is the label by which alerts are routed to those whose namespace it is.
+const ofTarget = `{{ reReplaceAll "^([^/]*)/.*|.*" "$1" $labels.target }}`
+
+func TestEveryAlertHasWhatOperatorsWant(t *testing.T) {
+	known := map[string]bool{}
+	for _, d := range dashboards(t) {
+		known[d.UID] = true
+	}
 	for _, alert := range alerts(t) {
 		t.Run(alert.Alert, func(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(alert.Alert).To(HavePrefix("Trellis"))
-			g.Expect(alert.Labels).To(HaveLen(4))
-			g.Expect(alert.Labels["type"]).To(BeElementOf("seed", "shoot"))
-			g.Expect(alert.Labels["service"]).To(Equal("trellis"))
-			g.Expect(alert.Labels["severity"]).To(BeElementOf("blocker", "critical", "warning", "info"))
-			g.Expect(alert.Labels["visibility"]).To(BeElementOf("all", "operator", "owner"))
-			g.Expect(alert.Annotations).To(HaveLen(3))
+			g.Expect(alert.Labels["severity"]).To(BeElementOf("critical", "warning", "info"))
+			g.Expect(alert.Annotations).To(HaveLen(4))
 			g.Expect(alert.Annotations["summary"]).To(MatchRegexp(`^[A-Z].*\.$`))
 			g.Expect(alert.Annotations["description"]).NotTo(BeEmpty())
 			g.Expect(alert.Annotations["runbook_url"]).To(Equal(runbooks + strings.ToLower(alert.Alert)))
+			path := dashboardPath.FindStringSubmatch(alert.Annotations["dashboard_url"])
+			g.Expect(path).NotTo(BeNil(), alert.Annotations["dashboard_url"])
+			g.Expect(known).To(HaveKey(path[1]))
+
+			// Whoever is to blame is named, in the text, for routing, and by the link.
+			if !strings.Contains(alert.Expr, "job, target)") && !targetSeries.MatchString(alert.Expr) {
+				g.Expect(alert.Labels).To(HaveLen(1))
+				g.Expect(path[2]).To(BeEmpty())
+				return
+			}
+			g.Expect(alert.Labels).To(Equal(map[string]string{"severity": alert.Labels["severity"], "namespace": ofTarget}))
+			g.Expect(alert.Annotations["description"]).To(ContainSubstring("{{ $labels.target }}"))
+			g.Expect(path[1]).To(Equal("trellis-target"))
+			g.Expect(path[2]).NotTo(BeEmpty())
+		})
+	}
+}
+
+var (
+	targetSeries = regexp.MustCompile(`(^|[^a-z_])target:trellis_`)
+	aggregation  = regexp.MustCompile(`\b(sum|min|max|count|avg) ?(\(|by \()|\bon \(`)
+	ofHub        = regexp.MustCompile(`\b(sum|min|max|count|avg) by \(cluster, job(, [a-z, ]+)?\)|\bon \(cluster, job(, [a-z, ]+)?\)`)
+)
+
+// TestHubsThatShareAPrometheusAreToldApart: what is summed up over hubs is true of none of them.
+func TestHubsThatShareAPrometheusAreToldApart(t *testing.T) {
+	for _, rule := range chartRules(t) {
+		t.Run(rule.Record+rule.Alert, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(ofHub.FindAllString(rule.Expr, -1)).To(HaveLen(len(aggregation.FindAllString(rule.Expr, -1))), rule.Expr)
+			parsed, err := parser.ParseExpr(rule.Expr)
+			g.Expect(err).NotTo(HaveOccurred())
+			parser.Inspect(parsed, func(node parser.Node, _ []parser.Node) error {
+				if selector, ok := node.(*parser.VectorSelector); ok {
+					g.Expect(selector.String()).To(ContainSubstring(`job="trellis"`))
+				}
+				return nil
+			})
 		})
 	}
 }

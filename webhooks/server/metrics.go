@@ -21,6 +21,8 @@ var (
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "webhook")
 	metricInFlight = MetricDefinitions.Gauge("trellis_webhook_requests_in_flight",
 		"Webhook requests in flight.")
+	metricExpires = MetricDefinitions.Gauge("trellis_webhook_certificate_expiration_timestamp_seconds",
+		"When the certificate for webhooks of this replica expires, in seconds since 1970.")
 	metricTarget = MetricDefinitions.Counter("trellis_target_webhook_requests_total",
 		"Webhook requests of the target's API server to this replica.", metrics.LabelTarget)
 	metricTargetRefused = MetricDefinitions.Counter("trellis_target_webhook_requests_refused_total",
@@ -71,11 +73,15 @@ func (m *Metrics) took(webhook string, seconds float64) {
 	}
 }
 
-var descInFlight, descTarget, descRefused = metricInFlight.Desc(), metricTarget.Desc(), metricTargetRefused.Desc()
+var (
+	descInFlight, descExpires = metricInFlight.Desc(), metricExpires.Desc()
+	descTarget, descRefused   = metricTarget.Desc(), metricTargetRefused.Desc()
+)
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- descInFlight
+	descriptions <- descExpires
 	descriptions <- descTarget
 	descriptions <- descRefused
 }
@@ -85,6 +91,9 @@ func (m *Metrics) Collect(collected chan<- prometheus.Metric) {
 	s := m.server.Load()
 	if s == nil {
 		return
+	}
+	if pair, err := s.Certificate(nil); err == nil && pair != nil && pair.Leaf != nil {
+		collected <- metrics.Const(descExpires, prometheus.GaugeValue, float64(pair.Leaf.NotAfter.Unix()))
 	}
 	s.limits.mu.Lock()
 	defer s.limits.mu.Unlock()

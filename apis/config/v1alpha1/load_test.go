@@ -98,6 +98,7 @@ func TestLoadReadsTheDocumentedExample(t *testing.T) {
 	byDefault.SourceIdentity = config.SourceIdentity
 	byDefault.ClusterCache.AllowedProxyURLs = []string{}
 	byDefault.ClusterCache.AllowedNetworks = []string{}
+	byDefault.ClusterCache.RegistrationSelector = &metav1.LabelSelector{}
 	g.Expect(config).To(Equal(byDefault), "the example claims to show the defaults")
 
 	g.Expect(config.Classes[1].NamespaceSelector.MatchLabels).To(Equal(map[string]string{"gardener.cloud/role": "shoot"}))
@@ -163,6 +164,15 @@ func TestLoadRejects(t *testing.T) {
 		"a key that is there twice": {
 			withNamespace + "logLevel: debug\nlogLevel: info",
 			[]string{`logLevel: Duplicate value: "logLevel": the key is there more than once (line 10)`},
+		},
+		"a selector of registrations that is none": {
+			withNamespace + "clusterCache: {registrationSelector: {matchLabels: {\"not a label\": a}}}",
+			[]string{`clusterCache.registrationSelector.matchLabels: Invalid value: "not a label"`},
+		},
+		"a certificate for metrics that nobody uses": {
+			withNamespace + "server: {metricsAuthentication: {certificateDirectory: /certificates}}",
+			[]string{`server.metricsAuthentication.certificateDirectory: Invalid value: "/certificates": it is only used ` +
+				`with enabled: true`},
 		},
 		"both spellings of one key": {
 			withNamespace + "controllers: {managedResource: {}, managedResources: {}}",

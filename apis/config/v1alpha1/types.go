@@ -100,11 +100,24 @@ type Server struct {
 	HealthProbes Endpoint `json:"healthProbes,omitempty"`
 	// Metrics serves /metrics and, if switched on, profiles and /debug/targets. Default port: 8080.
 	Metrics Endpoint `json:"metrics,omitempty"`
+	// MetricsAuthentication says who may read the metrics port. Default: everyone who reaches it, over plain HTTP.
+	MetricsAuthentication MetricsAuthentication `json:"metricsAuthentication,omitempty"`
 	// EnableDebugHandlers serves /debug/targets on the metrics port: the state of every connection and every queue,
 	// without secrets. Everyone with access to the port can read it. Default: false.
 	EnableDebugHandlers bool `json:"enableDebugHandlers,omitempty"`
 	// Webhooks serves webhooks to the API servers of targets. Default: it does not.
 	Webhooks WebhookServer `json:"webhooks,omitempty"`
+}
+
+// MetricsAuthentication is about who may read the metrics port.
+type MetricsAuthentication struct {
+	// Enabled serves the metrics port over HTTPS, and only to callers with a bearer token or client certificate of the
+	// source cluster whose rights include the verb get on the path, such as /metrics. The source cluster is asked by a
+	// TokenReview and a SubjectAccessReview; its answers are kept for a minute at most. Default: false.
+	Enabled bool `json:"enabled,omitempty"`
+	// CertificateDirectory is a directory with tls.crt and tls.key, which are read again when they change. Default:
+	// none; each start then makes a self-signed certificate, which clients cannot verify.
+	CertificateDirectory string `json:"certificateDirectory,omitempty"`
 }
 
 // Metrics is about what /metrics shows.
@@ -317,6 +330,11 @@ type ClusterCache struct {
 	// TargetClusters of the others report RegistrationQuotaExceeded, and the hub does not connect to them. When one
 	// that is used is deleted, the oldest of the others replaces it. Zero means the default. Default: 1000.
 	MaxRegistrationsPerNamespace int `json:"maxRegistrationsPerNamespace,omitempty"`
+	// RegistrationSelector selects registrations by the labels of their Secrets, in addition to the label
+	// cluster.x-k8s.io/cluster-name: other Secrets register nothing, and the hub does not read their content. It makes
+	// registrations opt-in where Cluster API has kubeconfig Secrets of its own. A Secret that loses its labels counts as
+	// deleted. Default: all registrations.
+	RegistrationSelector *metav1.LabelSelector `json:"registrationSelector,omitempty"`
 	// DrainTimeout is how long a connection is kept for clean-up after its registration was deleted. Default: 5m.
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitempty"`
 	// AllowedProxyURLs are the proxies that a registration's kubeconfig may name. Default: none.

@@ -129,6 +129,10 @@ func validateServer(s Server, path *field.Path) field.ErrorList {
 		faults = append(faults, field.Invalid(path.Child("metrics", "port"), s.Metrics.Port,
 			"must differ from server.healthProbes.port"))
 	}
+	if a := s.MetricsAuthentication; a.CertificateDirectory != "" && !a.Enabled {
+		faults = append(faults, field.Invalid(path.Child("metricsAuthentication", "certificateDirectory"),
+			a.CertificateDirectory, "it is only used with enabled: true"))
+	}
 	return faults
 }
 
@@ -409,6 +413,8 @@ func validateClusterCache(c ClusterCache, path *field.Path) field.ErrorList {
 	faults = append(faults, validateAtLeast(int64(c.MaxObjectsPerTarget), 1, path.Child("maxObjectsPerTarget"))...)
 	faults = append(faults,
 		validateAtLeast(int64(c.MaxRegistrationsPerNamespace), 1, path.Child("maxRegistrationsPerNamespace"))...)
+	faults = append(faults, metav1validation.ValidateLabelSelector(c.RegistrationSelector,
+		metav1validation.LabelSelectorValidationOptions{}, path.Child("registrationSelector"))...)
 	faults = append(faults, validatePositive(c.DrainTimeout, path.Child("drainTimeout"))...)
 	for i, proxy := range c.AllowedProxyURLs {
 		faults = append(faults, validateProxyURL(proxy, path.Child("allowedProxyURLs").Index(i))...)

@@ -1,11 +1,14 @@
+{{/* The name of most objects, and the beginning of the names of all others. */}}
+{{- define "trellis.name" -}}{{ .Values.fullnameOverride | default "trellis" }}{{- end -}}
+
 {{- define "trellis.labels" -}}
-app.kubernetes.io/name: trellis
+app.kubernetes.io/name: {{ .Values.nameOverride | default "trellis" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "trellis.selector" -}}
-app.kubernetes.io/name: trellis
+app.kubernetes.io/name: {{ .Values.nameOverride | default "trellis" }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
@@ -23,9 +26,19 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- if dig "server" "webhooks" "enabled" false .Values.config -}}true{{- end -}}
 {{- end -}}
 
+{{/* The Lease of the leader election. */}}
+{{- define "trellis.lease" -}}
+{{- dig "leaderElection" "resourceName" (include "trellis.name" .) .Values.config -}}
+{{- end -}}
+
+{{/* "true" if the hub authenticates who reads its metrics, else empty. */}}
+{{- define "trellis.secureMetrics" -}}
+{{- if dig "server" "metricsAuthentication" "enabled" false .Values.config -}}true{{- end -}}
+{{- end -}}
+
 {{/* The Secret with what the hub serves webhooks with. */}}
 {{- define "trellis.webhookSecret" -}}
-{{- $lease := dig "leaderElection" "resourceName" "trellis" .Values.config -}}
+{{- $lease := include "trellis.lease" . -}}
 {{- dig "server" "webhooks" "certificates" "secretName" (printf "%s-webhooks" $lease) .Values.config -}}
 {{- end -}}
 
@@ -84,7 +97,16 @@ SecretNamespaces in apis/config/v1alpha1.
 {{/* The configuration file. What the chart knows better than the user is added. */}}
 {{- define "trellis.config" -}}
 {{- $known := dict "apiVersion" "config.hub.gardener.cloud/v1alpha1" "kind" "HubConfiguration" -}}
-{{- $known = set $known "leaderElection" (dict "resourceNamespace" .Release.Namespace) -}}
+{{- $name := include "trellis.name" . -}}
+{{- $election := dict "resourceNamespace" .Release.Namespace -}}
+{{- if ne $name "trellis" -}}
+{{- $election = set $election "resourceName" $name -}}
+{{- if and (include "trellis.webhooks" .) (not (dig "server" "webhooks" "clientConfig" dict .Values.config)) -}}
+{{- $url := printf "https://%s-webhooks.%s.svc" $name .Release.Namespace -}}
+{{- $known = set $known "server" (dict "webhooks" (dict "clientConfig" (dict "url" $url))) -}}
+{{- end -}}
+{{- end -}}
+{{- $known = set $known "leaderElection" $election -}}
 {{- if include "trellis.hasSourceClass" . -}}
 {{- $account := dict "namespace" .Release.Namespace "name" "trellis-source" -}}
 {{- $known = set $known "sourceIdentity" (dict "serviceAccount" $account) -}}
@@ -93,11 +115,28 @@ SecretNamespaces in apis/config/v1alpha1.
 {{- end -}}
 
 {{/*
+Requests and limits. Memory that is auto follows from the number of targets, by the formula of docs/explanation/sizing.md, in MiB:
+each target has 300 objects.
+*/}}
+{{- define "trellis.resources" -}}
+{{- $resources := deepCopy .Values.resources -}}
+{{- $request := addf 64 (mulf .Values.targets 1.6) (divf (mulf .Values.targets 600) 1024) -}}
+{{- $limit := max 1024 (ceil (addf (mulf $request 1.25) 300) | int) -}}
+{{- if eq (toString (dig "requests" "memory" "" $resources)) "auto" -}}
+{{- $_ := set $resources.requests "memory" (printf "%dMi" (ceil $request | int)) -}}
+{{- end -}}
+{{- if eq (toString (dig "limits" "memory" "" $resources)) "auto" -}}
+{{- $_ := set $resources.limits "memory" (printf "%dMi" $limit) -}}
+{{- end -}}
+{{- toYaml $resources -}}
+{{- end -}}
+
+{{/*
 Nine tenths of the memory limit, in bytes; empty if there is none. The Go runtime collects its garbage to stay below that, and what
 it does not count has the rest.
 */}}
 {{- define "trellis.memoryLimit" -}}
-{{- $limit := dig "limits" "memory" "" .Values.resources -}}
+{{- $limit := dig "limits" "memory" "" (include "trellis.resources" . | fromYaml) -}}
 {{- if and $limit (not (kindIs "string" $limit)) -}}{{- $limit = toString (int64 $limit) -}}{{- end -}}
 {{- if $limit -}}
 {{- $bytes := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 -}}
@@ -115,13 +154,16 @@ it does not count has the rest.
 {{- define "trellis.env" -}}
 {{- $limit := include "trellis.memoryLimit" . -}}
 {{- $growth := "80" -}}
+{{- $authorities := or .Values.customCA.configMap .Values.customCA.secret -}}
 {{- range .Values.env -}}
 {{- if eq .name "GOMEMLIMIT" -}}{{- $limit = "" -}}{{- end -}}
 {{- if eq .name "GOGC" -}}{{- $growth = "" -}}{{- end -}}
+{{- if eq .name "SSL_CERT_DIR" -}}{{- $authorities = "" -}}{{- end -}}
 {{- end -}}
 {{- $env := .Values.env | default list -}}
 {{- if $limit -}}{{- $env = prepend $env (dict "name" "GOMEMLIMIT" "value" $limit) -}}{{- end -}}
 {{- if $growth -}}{{- $env = prepend $env (dict "name" "GOGC" "value" $growth) -}}{{- end -}}
+{{- if $authorities -}}{{- $env = prepend $env (dict "name" "SSL_CERT_DIR" "value" "/etc/trellis-ca") -}}{{- end -}}
 {{- toYaml $env -}}
 {{- end -}}
 
@@ -130,6 +172,12 @@ it does not count has the rest.
 {{- $election := .Values.config.leaderElection | default dict -}}
 {{- if and (eq (toString $election.leaderElect) "false") (gt (int .Values.replicas) 1) -}}
 {{- fail (printf "config.leaderElection.leaderElect: without it, %d replicas would write at the same time; it needs replicas: 1" (int .Values.replicas)) -}}
+{{- end -}}
+{{- if and .Values.customCA.configMap .Values.customCA.secret -}}
+{{- fail "customCA: name a ConfigMap or a Secret, not both" -}}
+{{- end -}}
+{{- if and .Values.monitoring.operator.enabled (include "trellis.secureMetrics" .) (eq .Values.monitoring.operator.monitor "PodMonitor") -}}
+{{- fail "monitoring.operator.monitor: a PodMonitor cannot authenticate by the token of Prometheus; use a ServiceMonitor" -}}
 {{- end -}}
 {{- $class := .Values.priorityClassName -}}
 {{- /* Without a cluster, as in "helm template", nothing can be looked up. */ -}}
@@ -145,4 +193,28 @@ networking.resources.gardener.cloud/from-all-seed-scrape-targets-allowed-ports: 
 networking.resources.gardener.cloud/namespace-selectors: '[{"matchLabels":{"kubernetes.io/metadata.name":"garden"}}]'
 networking.resources.gardener.cloud/pod-label-selector-namespace-alias: extensions
 {{- end }}
+{{- end -}}
+
+{{/* The rules file, with the job, the label of clusters, and the labels and annotations of alerts that the values say. */}}
+{{- define "trellis.rules" -}}
+{{- $m := .Values.monitoring -}}
+{{- $text := .Files.Get "monitoring/rules.yaml" -}}
+{{- $text = $text | replace "job=\"trellis\"" (printf "job=%q" $m.job) | replace "(cluster, job" (printf "(%s, job" $m.clusterLabel) | replace "$labels.cluster" (printf "$labels.%s" $m.clusterLabel) -}}
+{{- $groups := list -}}
+{{- range $group := (fromYaml $text).groups -}}
+{{- $rules := list -}}
+{{- range $rule := $group.rules -}}
+{{- if not $rule.alert -}}
+{{- $rules = append $rules $rule -}}
+{{- else if not (has $rule.alert $m.alerts.disabled) -}}
+{{- $severity := get $m.alerts.severityOf $rule.alert | default (get $m.alerts.severities $rule.labels.severity) -}}
+{{- $_ := set $rule "labels" (merge (dict "severity" $severity) $rule.labels $m.alerts.labels) -}}
+{{- $_ = set $rule.annotations "runbook_url" (print $m.alerts.runbookURL (lower $rule.alert)) -}}
+{{- $_ = set $rule.annotations "dashboard_url" (print $m.alerts.grafanaURL $rule.annotations.dashboard_url) -}}
+{{- $rules = append $rules $rule -}}
+{{- end -}}
+{{- end -}}
+{{- $groups = append $groups (dict "name" $group.name "rules" $rules) -}}
+{{- end -}}
+{{- toYaml (dict "groups" $groups) -}}
 {{- end -}}

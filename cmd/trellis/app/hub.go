@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/trellis-hub/trellis/addresses"
@@ -255,8 +256,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ByObject:                    controllers.SourceObjects(o.Config, o.Clock),
 		},
-		Metrics: metricsserver.Options{BindAddress: o.Config.Server.Metrics.Address(),
-			ExtraHandlers: profiling(o.Config.Debugging)},
+		Metrics:                 metricsOptions(o.Config),
 		HealthProbeBindAddress:  o.Config.Server.HealthProbes.Address(),
 		GracefulShutdownTimeout: &shutdown,
 	})
@@ -264,6 +264,16 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("setting up access to the source cluster: %w", err)
 	}
 	return m, nil
+}
+
+// metricsOptions say how metrics are served, and to whom.
+func metricsOptions(c *configv1alpha1.HubConfiguration) metricsserver.Options {
+	o := metricsserver.Options{BindAddress: c.Server.Metrics.Address(), ExtraHandlers: profiling(c.Debugging)}
+	if authentication := c.Server.MetricsAuthentication; authentication.Enabled {
+		o.SecureServing, o.CertDir = true, authentication.CertificateDirectory
+		o.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return o
 }
 
 // profiling returns the handlers of pprof, none unless they are switched on.
