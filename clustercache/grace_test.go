@@ -173,7 +173,7 @@ func TestManyTargetsThatAreLostTogetherKeepTheirConnectionsUntilTheyAreBack(t *t
 		return func() error {
 			return testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(
 				"# HELP trellis_clustercache_mass_disconnect "+
-					"1 while many targets are lost together, so that the hub suspects its own network.\n"+
+					"1 while many targets are lost together, and the hub suspects its own network.\n"+
 					"# TYPE trellis_clustercache_mass_disconnect gauge\ntrellis_clustercache_mass_disconnect %d\n", value)),
 				"trellis_clustercache_mass_disconnect")
 		}

@@ -28,15 +28,15 @@ func TestCacheMetrics(t *testing.T) {
 # HELP trellis_bundle_cache_entries Decoded bundles in memory.
 # TYPE trellis_bundle_cache_entries gauge
 trellis_bundle_cache_entries 1
-# HELP trellis_bundle_cache_evictions_total Decoded bundles that were forgotten, by reason: room (to make room for others) or unused (nobody asked for them for a while).
+# HELP trellis_bundle_cache_evictions_total Decoded bundles that were evicted from the cache, by reason: room (for others) or unused.
 # TYPE trellis_bundle_cache_evictions_total counter
 trellis_bundle_cache_evictions_total{reason="room"} 0
 trellis_bundle_cache_evictions_total{reason="unused"} 0
-# HELP trellis_bundle_cache_lookups_total Bundles that were asked for, by result: hit (in memory) or miss (decoded).
+# HELP trellis_bundle_cache_lookups_total Lookups of decoded bundles, by result: hit (in memory) or miss (decoded).
 # TYPE trellis_bundle_cache_lookups_total counter
 trellis_bundle_cache_lookups_total{result="hit"} 3
 trellis_bundle_cache_lookups_total{result="miss"} 1
-# HELP trellis_bundle_kept_bytes Memory that the content of Secrets takes as they hold it, so that drift is corrected without reading it again, estimated.
+# HELP trellis_bundle_kept_bytes Memory of the cached content of Secrets, by which drift is corrected without reading them again, estimated.
 # TYPE trellis_bundle_kept_bytes gauge
 trellis_bundle_kept_bytes 460
 `), "trellis_bundle_kept_bytes", "trellis_bundle_cache_entries", "trellis_bundle_cache_evictions_total", "trellis_bundle_cache_lookups_total")).To(Succeed())

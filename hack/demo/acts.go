@@ -55,7 +55,7 @@ func (w *world) show(ctx context.Context) error {
 	}{
 		{"Three targets are registered", w.targetsConnect},
 		{"ManagedResources become ready", w.resourcesBecomeReady},
-		{"Somebody meddles with a target", w.driftIsCorrected},
+		{"Drift is corrected", w.driftIsCorrected},
 		{"A roll-out gets stuck", w.rolloutGetsStuck},
 		{"A target goes away and comes back", w.targetGoesAway},
 		{"A token is rotated", w.tokenIsRotated},

@@ -113,16 +113,16 @@ func TestMetrics(t *testing.T) {
 	b.post(ignores, review("v1", "{}"))
 	b.post("/", "")
 	b.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP trellis_target_webhook_requests_refused_total Requests of the target's API server that were not worked on, because there were too many.
+# HELP trellis_target_webhook_requests_refused_total Webhook requests of the target's API server that were refused because there were too many.
 # TYPE trellis_target_webhook_requests_refused_total counter
 trellis_target_webhook_requests_refused_total{target="one/a"} 0
-# HELP trellis_target_webhook_requests_total Requests of the target's API server that this replica got.
+# HELP trellis_target_webhook_requests_total Webhook requests of the target's API server to this replica.
 # TYPE trellis_target_webhook_requests_total counter
 trellis_target_webhook_requests_total{target="one/a"} 2
-# HELP trellis_webhook_requests_in_flight Requests of API servers that are worked on.
+# HELP trellis_webhook_requests_in_flight Webhook requests in flight.
 # TYPE trellis_webhook_requests_in_flight gauge
 trellis_webhook_requests_in_flight 0
-# HELP trellis_webhook_requests_total Requests of API servers of targets, by webhook and by what became of them. Those whose path the hub has not made have an empty webhook.
+# HELP trellis_webhook_requests_total Webhook requests of targets, by webhook and result. Requests with a path that the hub did not create have an empty webhook.
 # TYPE trellis_webhook_requests_total counter
 trellis_webhook_requests_total{result="forged",webhook=""} 1
 trellis_webhook_requests_total{result="panic",webhook="test"} 1
