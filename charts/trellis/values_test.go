@@ -254,7 +254,7 @@ func TestValues(t *testing.T) {
 		"memory of a thousand targets": {`{targets: 1000}`, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(container(t, objects).Resources.Requests.Memory().String()).To(Equal("2250Mi"))
 			g.Expect(container(t, objects).Resources.Limits.Memory().String()).To(Equal("3113Mi"))
-			hasMemoryLimit("2937794560")(t, g, objects)
+			hasMemoryLimit("2937795379")(t, g, objects)
 		}},
 		"memory that is named, whatever the number of targets": {
 			`{targets: 1000, resources: {requests: {memory: 300Mi}, limits: {memory: 600Mi}}}`,

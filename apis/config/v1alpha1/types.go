@@ -111,9 +111,9 @@ type Server struct {
 
 // MetricsAuthentication is about who may read the metrics port.
 type MetricsAuthentication struct {
-	// Enabled serves the metrics port over HTTPS, and only to callers with a bearer token or client certificate of the
-	// source cluster whose rights include the verb get on the path, such as /metrics. The source cluster is asked by a
-	// TokenReview and a SubjectAccessReview; its answers are kept for a minute at most. Default: false.
+	// Enabled serves the metrics port over HTTPS, and only to callers with a bearer token of the source cluster whose
+	// rights include the verb get on the path, such as /metrics. The source cluster is asked by a TokenReview and a
+	// SubjectAccessReview; its answers count for a minute. Default: false.
 	Enabled bool `json:"enabled,omitempty"`
 	// CertificateDirectory is a directory with tls.crt and tls.key, which are read again when they change. Default:
 	// none; each start then makes a self-signed certificate, which clients cannot verify.

@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/trellis-hub/trellis/addresses"
@@ -256,7 +255,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 			DefaultTransform:            cache.TransformStripManagedFields(),
 			ByObject:                    controllers.SourceObjects(o.Config, o.Clock),
 		},
-		Metrics:                 metricsOptions(o.Config),
+		Metrics:                 metricsOptions(o.Config, o.Clock),
 		HealthProbeBindAddress:  o.Config.Server.HealthProbes.Address(),
 		GracefulShutdownTimeout: &shutdown,
 	})
@@ -267,11 +266,11 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 }
 
 // metricsOptions say how metrics are served, and to whom.
-func metricsOptions(c *configv1alpha1.HubConfiguration) metricsserver.Options {
+func metricsOptions(c *configv1alpha1.HubConfiguration, now clock.PassiveClock) metricsserver.Options {
 	o := metricsserver.Options{BindAddress: c.Server.Metrics.Address(), ExtraHandlers: profiling(c.Debugging)}
 	if authentication := c.Server.MetricsAuthentication; authentication.Enabled {
 		o.SecureServing, o.CertDir = true, authentication.CertificateDirectory
-		o.FilterProvider = filters.WithAuthenticationAndAuthorization
+		o.FilterProvider = authenticated(now)
 	}
 	return o
 }
