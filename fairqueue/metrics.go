@@ -53,8 +53,7 @@ var (
 		"Items that are being worked on and have released their seat, because they wait for their targets, or "+
 			"did.", "class")
 	metricSeats = MetricDefinitions.Gauge("trellis_queue_seats",
-		"How many items may have a seat at a time, which they need to compute: concurrentSyncs of the class. Zero: any "+
-			"number.", "class")
+		"How many items may have a seat at a time: concurrentSyncs of the class. Zero: any number.", "class")
 	metricFlows = MetricDefinitions.Gauge(
 		"trellis_queue_flows", "Targets with items that wait or are being worked on.", "class")
 	metricOldest = MetricDefinitions.Gauge("trellis_queue_oldest_seconds",

@@ -24,20 +24,21 @@ var (
 		"trellis_target_objects", "Objects that ManagedResources have in the target.", metrics.LabelTarget)
 	metricTargetDrift = MetricDefinitions.Counter(
 		"trellis_target_drift_corrections_total",
-		"Objects in the target that were corrected after another client had changed or deleted them.", metrics.LabelTarget)
+		"Objects in the target that were corrected after another client had changed or deleted them.",
+		metrics.LabelTarget)
 	// Of most targets there is nothing to tell here, so that these cost no series.
 	metricTargetNotApplied = MetricDefinitions.Gauge("trellis_target_managedresources_not_applied",
 		"ManagedResources of the target whose condition ResourcesApplied is False. Absent if there are none.",
 		metrics.LabelTarget)
 	metricTargetContested = MetricDefinitions.Gauge("trellis_target_managedresources_contested",
-		"ManagedResources of the target over whose objects somebody fights the hub. Absent if there are none.",
+		"ManagedResources of the target whose condition Contested is True. Absent if there are none.",
 		metrics.LabelTarget)
 	metricTargetDeletion = MetricDefinitions.Gauge("trellis_target_managedresources_deletion_oldest_seconds",
-		"How long the ManagedResource of the target has been waiting for its deletion that has been for the longest. "+
-			"Absent if none is.", metrics.LabelTarget)
+		"How long the oldest deletion of a ManagedResource of the target has taken so far. Absent if there is none.",
+		metrics.LabelTarget)
 	metricTargetLag = MetricDefinitions.Gauge("trellis_target_revision_lag_seconds",
-		"How long ago the content of a ManagedResource of the target changed that is not applied yet, the oldest one. "+
-			"Absent if the target has all contents, as far as this leader has seen them change.", metrics.LabelTarget)
+		"Age of the oldest change of content of a ManagedResource of the target that is not applied yet. Absent if all "+
+			"changes that this leader has seen are applied.", metrics.LabelTarget)
 	metricTargetLate = MetricDefinitions.Counter("trellis_target_drift_late_total",
 		"Corrections of drift in the target that took longer than 5 seconds. Absent until there is one.",
 		metrics.LabelTarget)

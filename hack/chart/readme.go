@@ -11,42 +11,51 @@ import (
 )
 
 // head is what README.md says before the values.
-const head = `# The chart of Trellis
+const head = `# Helm chart
 
 <!-- Generated from values.yaml by "make generate". Do not edit. -->
 
-Into the cluster with the ManagedResources:
+Install the chart in the cluster with the ManagedResources:
 
     helm install trellis charts/trellis --namespace trellis --create-namespace
 
-Nothing has to be set. In a seed of Gardener, add ` + "`-f charts/trellis/values-gardener.yaml`" + `: the priority class, labels, annotations and
-names of Gardener are there, and controllers as gardenlet has them.
-Everything that is set is checked before anything is installed; a key that the chart or the hub does not know is refused.
+No value is required. In a Gardener seed, add ` + "`-f charts/trellis/values-gardener.yaml`" + `,
+which has the priority class, labels, annotations and names of Gardener, and the controllers
+with the settings of gardenlet. All values are validated before anything is installed;
+unknown keys of the chart or the hub are refused.
 
-To a later chart, with the values that were set before, and the new defaults of all others:
+Upgrade with the values that were set before, and the new defaults of all others ([upgrade
+and roll back](../../docs/how-to/upgrade.md)):
 
     helm upgrade trellis charts/trellis --namespace trellis --reset-then-reuse-values
 
-**CRDs.** That of ManagedResources is installed where there is none, and left alone where somebody else brought it, as Gardener does.
-That of TargetClusters comes and is upgraded with the chart. Both stay on ` + "`helm uninstall`" + ` unless ` + "`crds.keep`" + ` is false. No
-object in any target is touched by an upgrade or by an uninstallation; installed again, the hub goes on where it was. Under another
-name, or into another namespace, it has to be installed with ` + "`--take-ownership`" + `, because of what was kept.
+**CRDs.** The CRD of ManagedResources is installed only if it does not exist; one of
+Gardener is not changed. The CRD of TargetClusters is installed and upgraded with the chart.
+Both stay after ` + "`helm uninstall`" + ` unless ` + "`crds.keep`" + ` is false. Neither an upgrade nor an
+uninstallation changes objects in targets; after another installation the hub continues
+where it was. Another release name or namespace needs ` + "`--take-ownership`" + ` for the CRDs.
 
-**Rights.** The hub gets no more than the configured classes need, see [rights](../../docs/reference/rights.md). If no class has the
-target type ` + "`Namespace`" + `, and each lists its namespaces by the label ` + "`kubernetes.io/metadata.name`" + `, it reads Secrets there only. These
-namespaces have to exist; and before one is taken from the list, its ManagedResources are deleted.
+**Rights.** The hub gets only the rights that the configured classes need
+([rights](../../docs/reference/rights.md)). If no class has the target type ` + "`Namespace`" + `, and
+each lists its namespaces by the label ` + "`kubernetes.io/metadata.name`" + `, it reads Secrets only
+there. These namespaces have to exist. Delete the ManagedResources of a namespace before you
+remove it from the list.
 
-**Elsewhere than by Helm.** What ` + "`helm template`" + ` shows can be applied as it is, into a namespace that exists: CRDs are among it,
-that of ManagedResources unless ` + "`gardener.enabled`" + ` is set, since Gardener brings its own.
+**Without Helm.** The output of ` + "`helm template`" + ` can be applied to an existing namespace. It
+includes the CRDs, that of ManagedResources only without ` + "`gardener.enabled`" + `, since Gardener
+installs its own.
 
-**Log level.** ` + "`config.logLevel`" + ` takes effect without new pods: a running hub reads its configuration again when the kubelet has
-brought it, about a minute after the upgrade. Any other change of ` + "`config`" + ` replaces the pods.
+**Log level.** ` + "`config.logLevel`" + ` takes effect without new pods: a running hub reads its
+configuration again when the kubelet has updated it, about a minute after the upgrade. Any
+other change of ` + "`config`" + ` replaces the pods.
 
-**Opt-in.** Where Cluster API or others have kubeconfig Secrets of their own, set ` + "`config.clusterCache.registrationSelector`" + `, and label
-the Secrets that are to register their cluster.
+**Opt-in.** If Cluster API or others have kubeconfig Secrets that the hub should not use,
+set ` + "`config.clusterCache.registrationSelector`" + `, and label the Secrets that should register
+their cluster.
 
-**Metrics.** ` + "`config.server.metricsAuthentication.enabled`" + ` serves them over HTTPS, to those who have the ClusterRole
-` + "`trellis-metrics-reader`" + ` only. Bind it to the service account of your Prometheus.
+**Metrics.** ` + "`config.server.metricsAuthentication.enabled`" + ` serves metrics over HTTPS, only
+to accounts with the ClusterRole ` + "`trellis-metrics-reader`" + `. Bind it to the service account of
+your Prometheus.
 `
 
 // row is a line of the table.

@@ -22,7 +22,7 @@ var (
 	metricInFlight = MetricDefinitions.Gauge("trellis_webhook_requests_in_flight",
 		"Webhook requests in flight.")
 	metricExpires = MetricDefinitions.Gauge("trellis_webhook_certificate_expiration_timestamp_seconds",
-		"When the certificate by which this replica serves webhooks expires, in seconds since 1970.")
+		"When the certificate for webhooks of this replica expires, in seconds since 1970.")
 	metricTarget = MetricDefinitions.Counter("trellis_target_webhook_requests_total",
 		"Webhook requests of the target's API server to this replica.", metrics.LabelTarget)
 	metricTargetRefused = MetricDefinitions.Counter("trellis_target_webhook_requests_refused_total",
