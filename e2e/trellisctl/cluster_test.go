@@ -66,8 +66,8 @@ func TestTheLifeOfACluster(t *testing.T) {
 	p := newCluster(t)
 	account := p.name + "/trellis"
 
-	r := p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", p.own, "--create-service-account", "--service-account", account,
-		"--token-duration", "2h", "--wait", "--timeout", "90s")
+	r := p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", p.own, "--create-service-account",
+		"--service-account", account, "--token-duration", "2h", "--wait", "--timeout", "90s")
 	p.Expect(r.out).To(ContainSubstring("cluster/shoot-a registered"))
 	p.Expect(p.lifetime("shoot-a")).To(Equal(2 * time.Hour))
 	p.Expect(r.err).To(ContainSubstring("The hub is connected: "))
@@ -77,7 +77,8 @@ func TestTheLifeOfACluster(t *testing.T) {
 
 	rotate := []string{"cluster", "rotate", "shoot-a", "--service-account", account, "--role", "cluster-admin",
 		"--timeout", "90s"}
-	p.fails(cli.ExitRefused, "is registered in namespace "+p.name+" already", "cluster", "add", "shoot-a", "--from-kubeconfig", p.own)
+	p.fails(cli.ExitRefused, "is registered in namespace "+p.name+" already",
+		"cluster", "add", "shoot-a", "--from-kubeconfig", p.own)
 	p.Expect(p.succeeds("cluster", "list").out).To(MatchRegexp(`shoot-a +True +(Ready|DuplicateRegistration) +`))
 	p.Expect(p.succeeds("cluster", "list", "-o", "name").out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
 	p.Expect(p.succeeds(append(rotate, "-o", "name")...).out).To(Equal("targetcluster.hub.gardener.cloud/shoot-a\n"))
@@ -90,7 +91,7 @@ func TestTheLifeOfACluster(t *testing.T) {
 
 	// The token renews itself.
 	before := p.stored("shoot-a").Token
-	time.Sleep(1100 * time.Millisecond) // ends of tokens are told in seconds
+	time.Sleep(1100 * time.Millisecond) // expiry times of tokens are in seconds
 	r = p.succeeds(rotate...)
 	p.Expect(r.out).To(ContainSubstring("cluster/shoot-a rotated"))
 	p.Expect(r.err).To(ContainSubstring("The hub has taken it: valid until"))
@@ -138,7 +139,8 @@ func TestTheLastOneToUseAServiceAccountTakesItAway(t *testing.T) {
 
 	r := p.succeeds(remove...)
 	p.Expect(r.out).To(And(ContainSubstring("cluster/shoot-a removed"), Not(ContainSubstring("deleted"))))
-	p.Expect(r.err).To(And(ContainSubstring("stays in the cluster, and its token is good until it ends: others use it: "),
+	p.Expect(r.err).To(And(
+		ContainSubstring("stays in the cluster, and its token is valid until it expires: others use it: "),
 		ContainSubstring(q.name+"/shoot-a in the source cluster with UID "), ContainSubstring(p.name+"/shoot-a in the source cluster with UID "+string(uidOf(p, target)))))
 	p.Expect(exists()).To(BeTrue())
 
@@ -172,7 +174,7 @@ func TestAServiceAccountThatDoesNotNoteItsUserStays(t *testing.T) {
 	p.Expect(target.Client.Update(p.ctx, sa)).To(Succeed())
 	r := p.succeeds("cluster", "remove", "shoot-a", "--from-kubeconfig", admin)
 	p.Expect(r.out).NotTo(ContainSubstring("deleted in the cluster"))
-	p.Expect(r.err).To(ContainSubstring("nobody knows who else uses it"))
+	p.Expect(r.err).To(ContainSubstring("so other users are not known"))
 	p.Expect(target.Client.Get(p.ctx, key, sa)).To(Succeed())
 	p.Expect(target.Client.Get(p.ctx, client.ObjectKey{Name: "trellisctl:" + p.name + ":old"}, &rbacv1.ClusterRoleBinding{})).To(Succeed())
 }
@@ -201,7 +203,8 @@ func TestAClusterIsRemovedThoughItIsNeededIfThatIsConfirmed(t *testing.T) {
 	p.register("shoot-a")
 	p.apply("addons", p.configMap("a", "1"))
 	r := p.succeeds("cluster", "remove", "shoot-a", "--confirm")
-	p.Expect(r.err).To(ContainSubstring("cluster shoot-a keeps 1 object that no hub looks after any more, of: addons (1 object)"))
+	p.Expect(r.err).To(ContainSubstring(
+		"cluster shoot-a keeps 1 object, which no hub reconciles from now on, of: addons (1 object)"))
 	p.Expect(p.registration("shoot-a")).To(BeNil())
 	p.Expect(target.Client.Get(p.ctx, client.ObjectKey{Namespace: p.name, Name: "a"}, &corev1.ConfigMap{})).To(Succeed())
 	p.eventually("addons", "Ready", "False", "TargetNotFound")
@@ -218,7 +221,7 @@ func TestAServiceAccountWithFewerRightsRenewsItsToken(t *testing.T) {
 	p.Expect(target.Client.Create(p.ctx, role)).To(Succeed())
 	r := p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/few", "--role", p.name, "--wait", "--timeout", "90s")
 	p.Expect(r.err).To(ContainSubstring("may not do everything"))
-	time.Sleep(1100 * time.Millisecond) // ends of tokens are told in seconds
+	time.Sleep(1100 * time.Millisecond) // expiry times of tokens are in seconds
 	p.fails(cli.ExitUsage, "its roles cannot be seen with this credential", "cluster", "rotate", "shoot-a",
 		"--service-account", p.name+"/few")
 	r = p.succeeds("cluster", "rotate", "shoot-a", "--service-account", p.name+"/few", "--yes", "--timeout", "90s")

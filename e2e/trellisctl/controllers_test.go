@@ -92,7 +92,7 @@ func TestWhyOfAnAccessSecret(t *testing.T) {
 	p.control("shoot-a", `"tokenRequestor":{"enabled":true,"class":"","deniedServiceAccounts":["kube-system"]}`)
 	p.Eventually(p.reason("access", "access")).Should(BeEmpty())
 	good := p.succeeds("why", "access", "access")
-	p.Expect(good.out).To(And(ContainSubstring("Secret "+p.name+"/access is as it should be"),
+	p.Expect(good.out).To(And(ContainSubstring("Nothing is wrong with Secret "+p.name+"/access."),
 		ContainSubstring(p.name+"/client"), MatchRegexp(`Lifetime: +12h0m0s`), MatchRegexp(`Renewal: +\S+ \(in (9|10)h`),
 		MatchRegexp(`Token ends: +\S+ \(in 1[12]h`)))
 

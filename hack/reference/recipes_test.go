@@ -1,57 +1,49 @@
 package main
 
 import (
-	"os/exec"
+	"bytes"
 	"regexp"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// recipe returns the filter of the first jq command of a page that contains a text.
+// recipe returns the first template of a page for kubectl that contains a text.
 func recipe(t *testing.T, page, about string) string {
 	t.Helper()
-	for _, match := range regexp.MustCompile(`jq (?:-\w+ )?'([^']*)'`).FindAllStringSubmatch(read(t, page), -1) {
+	for _, match := range regexp.MustCompile(`(?s)-o go-template='([^']*)'`).FindAllStringSubmatch(read(t, page), -1) {
 		if strings.Contains(match[1], about) {
 			return match[1]
 		}
 	}
-	t.Fatalf("%s has no jq command about %s", page, about)
+	t.Fatalf("%s has no template about %s", page, about)
 	return ""
 }
 
-// TestRecipesFindWhatTheyAreFor runs commands of pages for operators over objects of which they have to find one.
-func TestRecipesFindWhatTheyAreFor(t *testing.T) {
-	jq, err := exec.LookPath("jq")
-	if err != nil {
-		t.Skip("needs jq")
-	}
+// TestTheRunbookFindsWhatIsNotApplied has kubectl's printer execute the template of the page for objects of which it
+// has to find one.
+func TestTheRunbookFindsWhatIsNotApplied(t *testing.T) {
+	g := NewWithT(t)
 	mr := func(name, conditions string) string {
-		return `{"metadata":{"namespace":"a","name":"` + name + `"},"status":{"conditions":[` + conditions + `]}}`
+		return `{"apiVersion":"a/b","kind":"M","metadata":{"namespace":"a","name":"` + name +
+			`"},"status":{"conditions":[` + conditions + `]}}`
 	}
-	for name, test := range map[string]struct{ page, about, items, finds string }{
-		"not applied": {"docs/runbooks.md", "ResourcesApplied",
-			mr("healthy", `{"type":"ResourcesApplied","status":"True"},{"type":"ResourcesProgressing","status":"False"}`) +
-				"," + mr("broken", `{"type":"ResourcesApplied","status":"False"}`) +
-				"," + mr("unhealthy", `{"type":"ResourcesApplied","status":"True"},{"type":"ResourcesHealthy","status":"False"}`) +
-				`,{"metadata":{"namespace":"a","name":"new"}}`,
-			"a/broken\n"},
-		"credentials that end": {"docs/how-to/trellisctl.md", "credentialExpiry",
-			`{"metadata":{"name":"ends"},"status":{"credentialExpiry":"2026-11-30T00:00:00Z"}},` +
-				`{"metadata":{"name":"later"},"status":{"credentialExpiry":"2027-11-30T00:00:00Z"}},` +
-				`{"metadata":{"name":"never"},"status":{}},{"metadata":{"name":"new"}}`,
-			"ends\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			command := exec.CommandContext(t.Context(), jq, "-r", recipe(t, test.page, test.about))
-			command.Stdin = strings.NewReader(`{"items":[` + test.items + `]}`)
-			out, err := command.CombinedOutput()
-			g.Expect(err).NotTo(HaveOccurred(), string(out))
-			g.Expect(string(out)).To(Equal(test.finds))
-		})
-	}
+	list := &unstructured.UnstructuredList{}
+	g.Expect(list.UnmarshalJSON([]byte(`{"apiVersion":"v1","kind":"List","items":[` + strings.Join([]string{
+		mr("healthy", `{"type":"ResourcesApplied","status":"True"},{"type":"ResourcesProgressing","status":"False"}`),
+		mr("broken", `{"type":"ResourcesApplied","status":"False"}`),
+		mr("unhealthy", `{"type":"ResourcesApplied","status":"True"},{"type":"ResourcesHealthy","status":"False"}`),
+		`{"apiVersion":"a/b","kind":"M","metadata":{"namespace":"a","name":"new"}}`,
+	}, ",") + `]}`))).To(Succeed())
+	printer, err := printers.NewGoTemplatePrinter([]byte(recipe(t, "docs/runbooks.md", "ResourcesApplied")))
+	g.Expect(err).NotTo(HaveOccurred())
+	printer.AllowMissingKeys(true) // as kubectl does
+	out := &bytes.Buffer{}
+	g.Expect(printer.PrintObj(list, out)).To(Succeed())
+	g.Expect(out.String()).To(Equal("a/broken\n"))
 }
 
 // TestPagesDoNotGrepConditions: conditions whose good status is False make a grep for it find what is well.

@@ -21,7 +21,7 @@ import (
 const (
 	// shortest is the shortest duration that API servers accept.
 	shortest = 10 * time.Minute
-	// usual is how long tokens live unless a flag says otherwise.
+	// usual is how long tokens are valid without a flag.
 	usual = 15 * time.Minute
 	// longest bounds what can be asked for.
 	longest = 24 * time.Hour
@@ -40,7 +40,7 @@ func (a *access) addFlags(command *cobra.Command) {
 	command.Flags().StringVar(&a.account, "service-account", "",
 		"NAMESPACE/NAME of the service account in the target whose token it is. Default: that of the registration's token.")
 	command.Flags().DurationVar(&a.duration, "duration", usual,
-		"How long the token is to live, from 10m to 24h. The API server may give a shorter one.")
+		"How long the token is to be valid, from 10m to 24h. The API server may issue a shorter one.")
 }
 
 // grant is a kubeconfig with a short-lived token.
@@ -53,7 +53,7 @@ type grant struct {
 // grant asks the target for a token.
 func (a *access) grant(ctx context.Context, name string) (*grant, error) {
 	if a.duration < shortest || a.duration > longest {
-		return nil, cli.Usage("--duration has to be from %s to %s", shortest, longest)
+		return nil, cli.Usage("--duration: must be from %s to %s", shortest, longest)
 	}
 	source, err := a.env.Source()
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *access) accountOf(registration *corev1.Secret, policy kubeconfig.Policy
 	if a.account != "" {
 		namespace, name, found := strings.Cut(a.account, "/")
 		if !found || namespace == "" || name == "" {
-			return client.ObjectKey{}, cli.Usage("--service-account has to be NAMESPACE/NAME")
+			return client.ObjectKey{}, cli.Usage("--service-account: must be NAMESPACE/NAME")
 		}
 		return client.ObjectKey{Namespace: namespace, Name: name}, nil
 	}
@@ -114,8 +114,9 @@ func (a *access) accountOf(registration *corev1.Secret, policy kubeconfig.Policy
 	}
 	account := config.ServiceAccount()
 	if account.Name == "" {
-		return client.ObjectKey{}, cli.Usage("the credential of the registration is no token of a service account: " +
-			"name an account of the target with --service-account")
+		return client.ObjectKey{},
+			cli.Usage("the credential of the registration is not a token of a service account: " +
+				"name an account of the target with --service-account")
 	}
 	return account, nil
 }
@@ -127,9 +128,9 @@ func NewKubeconfig(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubeconfig NAME [flags]",
 		Short: "Print a kubeconfig for a cluster, with a token for some minutes",
-		Long: `Print a kubeconfig for a cluster, with a token of a service account in it that lives for some minutes. The token is
-requested with the credential of the registration; nothing is stored, and the registration does not change. -o json
-prints JSON instead of YAML, -o name the name of the cluster alone.`,
+		Long: `Print a kubeconfig for a cluster, with a token of a service account in it that is valid for some minutes.
+The token is requested with the credential of the registration; nothing is stored, and the registration does not change.
+-o json prints JSON instead of YAML, -o name the name of the cluster alone.`,
 		Example: `  trellisctl -n shoot--foo--a kubeconfig shoot-a > /dev/shm/shoot-a
   trellisctl kubeconfig shoot--foo--a/shoot-a --service-account kube-system/viewer --duration 1h`,
 		Args: cli.TakeName, ValidArgsFunction: env.CompleteName(cli.KindCluster),
@@ -149,7 +150,7 @@ prints JSON instead of YAML, -o name the name of the cluster alone.`,
 			if err != nil {
 				return err
 			}
-			env.Note("A token of service account %s, which ends at %s (%s).", g.account,
+			env.Note("A token of service account %s, which expires at %s (%s).", g.account,
 				g.expires.UTC().Format(time.RFC3339), env.Until(g.expires.Time))
 			_, err = env.Out.Write(text)
 			return err

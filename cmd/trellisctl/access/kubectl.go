@@ -7,11 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
+
+// patience is how long kubectl may take to end after an interrupt.
+const patience = 10 * time.Second
 
 // NewKubectl returns the command kubectl.
 func NewKubectl(env *cli.Env) *cobra.Command {
@@ -19,14 +24,14 @@ func NewKubectl(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubectl NAME [flags] -- ARGUMENTS...",
 		Short: "Run kubectl in a cluster, with a token for some minutes",
-		Long: `Run the kubectl that is on the PATH in a cluster, with a token as of "kubeconfig". What follows the two dashes is for
-kubectl, whose exit code is the one of this command. Nothing is stored. A command that goes on for longer than the token,
-such as logs -f, ends with it: --duration asks for a longer one.`,
+		Long: `Run the kubectl that is on the PATH in a cluster, with a token as of "kubeconfig". The arguments after
+the two dashes are for kubectl, whose exit code is the one of this command. Nothing is stored. A command that runs for
+longer than the token is valid, such as logs -f, ends with it: --duration requests a longer one.`,
 		Example: `  trellisctl -n shoot--foo--a kubectl shoot-a -- get pods -A
   trellisctl kubectl shoot--foo--a/shoot-a -- -n kube-system logs deploy/coredns`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 1 || len(args) < 2 || args[0] == "" {
-				return cli.Usage("it has to be: kubectl NAME -- ARGUMENTS")
+				return cli.Usage("the arguments must be: kubectl NAME -- ARGUMENTS")
 			}
 			return nil
 		},
@@ -58,7 +63,7 @@ func (a *access) kubectl(ctx context.Context, name string, args []string) error 
 	}
 	defer remove()
 	command := exec.CommandContext(ctx, program, args...) //nolint:gosec // the user's own kubectl and arguments
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.Cancel, command.WaitDelay = func() error { return command.Process.Signal(os.Interrupt) }, patience
 	command.Stdin, command.Stdout, command.Stderr = a.env.In, a.env.Out, a.env.ErrOut
 	command.Env = append(slices.DeleteFunc(os.Environ(), isKubeconfig), "KUBECONFIG="+path)
 	if file != nil {
@@ -66,7 +71,7 @@ func (a *access) kubectl(ctx context.Context, name string, args []string) error 
 	}
 	var ended *exec.ExitError
 	if err := command.Run(); errors.As(err, &ended) && ended.ExitCode() > 0 {
-		return &cli.ExitError{Code: ended.ExitCode()} // kubectl has said why
+		return &cli.ExitError{Code: ended.ExitCode()} // kubectl has printed why
 	} else if err != nil {
 		return fmt.Errorf("running kubectl: %w", err)
 	}
@@ -74,7 +79,7 @@ func (a *access) kubectl(ctx context.Context, name string, args []string) error 
 }
 
 func isKubeconfig(variable string) bool {
-	return len(variable) >= len("KUBECONFIG=") && variable[:len("KUBECONFIG=")] == "KUBECONFIG="
+	return strings.HasPrefix(variable, "KUBECONFIG=")
 }
 
 // inFile stores a text in a file that only its user may read, for systems that have no files in memory.

@@ -62,11 +62,17 @@ func sourceOf(objects []client.Object) client.WithWatch {
 			return []string{f(e)}
 		}
 	}
+	name := func(o client.Object) []string { return []string{o.GetName()} }
 	return fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(objects...).
 		WithStatusSubresource(&hubv1alpha1.TargetCluster{}, &resourcesv1alpha1.ManagedResource{}).
-		WithIndex(&corev1.Event{}, "involvedObject.uid", index(func(e *corev1.Event) string { return string(e.InvolvedObject.UID) })).
-		WithIndex(&corev1.Event{}, "involvedObject.name", index(func(e *corev1.Event) string { return e.InvolvedObject.Name })).
-		WithIndex(&corev1.Event{}, "involvedObject.kind", index(func(e *corev1.Event) string { return e.InvolvedObject.Kind })).Build()
+		WithIndex(&corev1.Event{}, "involvedObject.uid",
+			index(func(e *corev1.Event) string { return string(e.InvolvedObject.UID) })).
+		WithIndex(&corev1.Event{}, "involvedObject.name",
+			index(func(e *corev1.Event) string { return e.InvolvedObject.Name })).
+		WithIndex(&corev1.Event{}, "involvedObject.kind",
+			index(func(e *corev1.Event) string { return e.InvolvedObject.Kind })).
+		WithIndex(&resourcesv1alpha1.ManagedResource{}, metav1.ObjectNameField, name).
+		WithIndex(&corev1.Secret{}, metav1.ObjectNameField, name).Build()
 }
 
 // runAt runs a command line against a source, and returns everything that it said.
@@ -197,6 +203,8 @@ func TestOutput(t *testing.T) {
 		"get-mr-sorted-by-none": "get mr --sort-by .spec.nothing",
 		"get-mr-missing":        "get mr nothing",
 		"get-mr-none":           "get mr -n nothing --not-ready",
+		"get-mr-named-none":     "get mr well --not-ready -o jsonpath={.items}",
+		"why-selected-one-json": "why mr -l app=x -o json",
 		"get-cluster":           "get cluster -A",
 		"get-cluster-name":      "get cluster -A -o name --not-ready",
 		"get-format":            "get mr -o xml",
@@ -313,7 +321,9 @@ func TestEveryCommandHasTheFormatsForPrograms(t *testing.T) {
 		for _, sub := range c.Commands() {
 			walk(sub)
 		}
-		if c.HasSubCommands() || !c.IsAvailableCommand() || slices.Contains([]string{"options", "completion", "help", "kubectl"}, c.Name()) || c.Parent().Name() == "completion" {
+		without := []string{"options", "completion", "help", "kubectl"}
+		if c.HasSubCommands() || !c.IsAvailableCommand() || slices.Contains(without, c.Name()) ||
+			c.Parent().Name() == "completion" {
 			return
 		}
 		looked++
@@ -332,7 +342,8 @@ func TestTheReferenceIsComplete(t *testing.T) {
 	g := NewWithT(t)
 	page := string(app.Reference())
 	for _, command := range []string{"cluster add", "cluster remove", "pack", "unpack", "status", "tree", "diff", "why",
-		"events", "reconcile", "suspend", "resume", "config convert", "problems", "top", "get", "wait", "check", "version",
+		"events", "reconcile", "suspend", "resume", "config convert", "problems", "top", "get", "wait", "check",
+		"version",
 		"kubeconfig", "kubectl", "rollout status"} {
 		g.Expect(page).To(ContainSubstring("\n## " + command + "\n"))
 	}

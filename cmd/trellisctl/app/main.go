@@ -78,9 +78,10 @@ func Run(ctx context.Context, env *cli.Env, name string, args []string) int {
 // New returns the tree of commands.
 func New(env *cli.Env, name string) *cobra.Command {
 	root := &cobra.Command{
-		Use:           Name,
-		Short:         "Work with a Trellis hub",
-		Long:          "Register clusters at a Trellis hub, pack manifests for them, look into them, and find out why something is not as it should be.",
+		Use:   Name,
+		Short: "Work with a Trellis hub",
+		Long: "Register clusters at a Trellis hub, pack manifests for them, show their state, and find the cause of " +
+			"problems.",
 		Version:       version.Get().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -108,7 +109,8 @@ func New(env *cli.Env, name string) *cobra.Command {
 		"content":  {pack.New(env), pack.NewUnpack(env)},
 		"fleet": {fleet.NewProblems(env), fleet.NewTop(env), get.New(env), get.NewWait(env), rollout.New(env),
 			check.New(env), check.NewVersion(env)},
-		"look": {inspect.NewStatus(env, &fleet.OverviewFlags{}), inspect.NewTree(env), diff.New(env), explain.NewWhy(env),
+		"look": {inspect.NewStatus(env, &fleet.OverviewFlags{}), inspect.NewTree(env), diff.New(env),
+			explain.NewWhy(env),
 			explain.NewEvents(env)},
 		"access": {access.NewKubeconfig(env), access.NewKubectl(env)},
 		"operate": {operate.NewReconcile(env), operate.NewSuspend(env), operate.NewResume(env), convert.New(env),

@@ -22,18 +22,20 @@ var (
 	blockCommand  = regexp.MustCompile(`(?m)^[ \t]*(?:\$ )?(trellisctl .*)$`)
 )
 
-// TestCommandLinesOfPagesExist: each command line of a page is one that trellisctl takes: command, flags, and arguments.
+// TestCommandLinesOfPagesExist: trellisctl accepts each command line of a page: command, flags, and arguments.
 // Those of the tutorial and of the how-to on trellisctl are also run, by hack/demo and e2e/trellisctl.
 func TestCommandLinesOfPagesExist(t *testing.T) {
 	const root = "../../.."
 	pages := []string{filepath.Join(root, "README.md")}
 	for _, folder := range []string{"docs", "charts"} {
-		NewWithT(t).Expect(filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
-			if err == nil && !entry.IsDir() && filepath.Ext(path) == ".md" && !strings.Contains(path, "docs/reference/trellisctl.md") {
-				pages = append(pages, path)
-			}
-			return err
-		})).To(Succeed())
+		NewWithT(t).Expect(filepath.WalkDir(filepath.Join(root, folder),
+			func(path string, entry fs.DirEntry, err error) error {
+				if err == nil && !entry.IsDir() && filepath.Ext(path) == ".md" &&
+					!strings.Contains(path, "docs/reference/trellisctl.md") {
+					pages = append(pages, path)
+				}
+				return err
+			})).To(Succeed())
 	}
 	found := 0
 	for _, page := range pages {
@@ -92,7 +94,8 @@ func parse(line string) error {
 		return err
 	}
 	args := command.Flags().Args()
-	if help, _ := command.Flags().GetBool("help"); help || command.HasSubCommands() && len(args) == 0 || strings.Contains(line, "...") ||
+	if help, _ := command.Flags().GetBool("help"); help || command.HasSubCommands() && len(args) == 0 ||
+		strings.Contains(line, "...") ||
 		len(args) == 0 && strings.Contains(command.UseLine(), " NAME") { // a mention of the command
 		return nil
 	}

@@ -22,8 +22,12 @@ func Reference() []byte {
 get it and what to do with it: [how-to](../how-to/trellisctl.md).
 
 Everything is done with the rights of whoever calls it. The flags of kubectl (` + "`--kubeconfig`, `--context`, `--namespace`" + ` and so on) say where the
-hub is. ` + "`-o`" + ` is for programs, and every command but ` + "`kubectl`" + ` has it: JSON and YAML have the same fields from one version to the next; what is printed for people may change.
-Colours are for terminals only, and not if ` + "`NO_COLOR`" + ` is set. What a command waits for is reported on stderr. ` + "`trellisctl version`" + ` says which build it is, and which the hub is.
+hub is. ` + "`-o`" + ` is for programs,
+	and every command but ` + "`kubectl`" + ` has it: JSON and YAML have the same fields from one
+version to the next; what is printed for people may change. Colours are for terminals only,
+	and not if ` + "`NO_COLOR`" + `
+is set. What a command waits for is reported on stderr.
+` + "`trellisctl version`" + ` prints the versions of itself and of the hub.
 
 ## Exit codes
 

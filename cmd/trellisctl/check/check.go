@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,7 +40,7 @@ type Result struct {
 	// Outcome is ok, warning or failed. Warnings are about what only some commands need.
 	Outcome string `json:"outcome"`
 	Message string `json:"message,omitempty"`
-	// Unblock says what to do about it.
+	// Unblock is what to do about it.
 	Unblock string `json:"unblock,omitempty"`
 }
 
@@ -52,6 +52,8 @@ type checker struct {
 	selection cli.Selection
 	remote    remote.Flags
 	targets   bool
+
+	heartbeat cli.Heartbeat
 	results   []Result
 }
 
@@ -61,11 +63,11 @@ func New(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check [flags]",
 		Short: "Check rights, CRDs, versions, the hub, and whether targets answer",
-		Long: `Check whether everything is there that trellisctl and the hub need: the CRDs in the source cluster, the rights that
-commands take, the versions of trellisctl, hub and source cluster, the heartbeat of the hub, and the API servers of the
-clusters, which are connected to with the credentials of their registrations. --targets=false leaves these out.
+		Long: `Check whether trellisctl and the hub have what they need: the CRDs in the source cluster, the rights for
+commands, the versions of trellisctl, hub and source cluster, the heartbeat of the hub, and the API servers of the
+clusters, to which it connects with the credentials of their registrations. --targets=false leaves these out.
 
-The exit code is 3 if a check fails. A right that only some commands take is a warning.`,
+The exit code is 3 if a check fails. A missing right that only some commands need is a warning.`,
 		Example: `  trellisctl check -A
   trellisctl -n shoot--foo--a check -o json`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
@@ -80,7 +82,7 @@ The exit code is 3 if a check fails. A right that only some commands take is a w
 }
 
 func (c *checker) add(check, outcome, message, unblock string) {
-	c.results = append(c.results, Result{check, outcome, message, c.env.Speak(unblock)})
+	c.results = append(c.results, Result{check, outcome, message, c.env.AsCalled(unblock)})
 }
 
 func (c *checker) run(ctx context.Context) error {
@@ -95,7 +97,7 @@ func (c *checker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	steps := []func(context.Context, *cli.Source) error{c.versions, c.definitions, c.heartbeat, c.rights}
+	steps := []func(context.Context, *cli.Source) error{c.versions, c.definitions, c.working, c.rights}
 	if c.targets {
 		steps = append(steps, func(ctx context.Context, source *cli.Source) error {
 			return c.reach(ctx, source, listing.Scope{Namespace: c.selection.Namespace(source), Selector: selector})
@@ -112,7 +114,8 @@ func (c *checker) run(ctx context.Context) error {
 // versions compares the versions. Hub and client are built together, so they should be the same.
 func (c *checker) versions(ctx context.Context, source *cli.Source) error {
 	v := Versions{Client: version.Get()}
-	if err := v.learn(ctx, c.env, c.hub); err != nil {
+	var err error
+	if c.heartbeat, err = v.read(ctx, source, c.hub, c.env.Clock.Now()); err != nil {
 		return err
 	}
 	c.add("source cluster", passed, "it answers, version "+cmp.Or(v.Source, "unknown"), "")
@@ -154,7 +157,8 @@ func (c *checker) definitions(ctx context.Context, source *cli.Source) error {
 	}
 	if !hasColumn(definition, "Message") {
 		c.add("columns of ManagedResources", warning,
-			"the CRD is another one than the chart's: lists of the fleet read whole objects, which takes longer", "Nothing has to be done. The CRD of the chart has the columns.")
+			"the CRD is not that of the chart: lists of the fleet read whole objects, which takes longer",
+			"Nothing has to be done. The CRD of the chart has the columns.")
 	}
 	return nil
 }
@@ -172,17 +176,15 @@ func hasColumn(definition *unstructured.Unstructured, name string) bool {
 	})
 }
 
-// heartbeat checks whether a hub works.
-func (c *checker) heartbeat(ctx context.Context, source *cli.Source) error {
-	h, err := c.hub.Read(ctx, source, c.env.Clock.Now())
+// working checks the heartbeat, which was read with the versions.
+func (c *checker) working(context.Context, *cli.Source) error {
+	h := c.heartbeat
 	switch {
-	case err != nil:
-		return err
 	case !h.Known:
 		c.add("hub", warning, h.Problem,
 			"Name the Lease with --hub-namespace and --hub-lease, and look whether you may read it.")
 	case !h.Working:
-		c.add("hub", failed, fmt.Sprintf("%s gave its last sign of life %s ago", h.Leader, c.env.Age(*h.Renewed)),
+		c.add("hub", failed, fmt.Sprintf("the last heartbeat of %s was %s ago", h.Leader, c.env.Age(*h.Renewed)),
 			"Look at the hub's pods and their log: kubectl -n "+c.hub.Namespace+" get pods")
 	default:
 		c.add("hub", passed, h.Leader+" leads", "")
@@ -190,12 +192,13 @@ func (c *checker) heartbeat(ctx context.Context, source *cli.Source) error {
 	return nil
 }
 
-// right is what commands may do in the source cluster.
+// right is what commands need in the source cluster.
 type right struct {
 	group, resource string
 	verbs           []string
-	// needed are rights without which nearly nothing works; the others are for the commands that are named.
-	needed   bool
+	// needed is true if nearly no command works without it.
+	needed bool
+	// commands are those that need it.
 	commands string
 }
 
@@ -220,7 +223,8 @@ func (c *checker) rights(ctx context.Context, source *cli.Source) error {
 		var missing []string
 		for _, verb := range r.verbs {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: r.group,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb,
+					Group:    r.group,
 					Resource: r.resource},
 			}}
 			if err := source.Create(ctx, review); err != nil {
@@ -236,7 +240,7 @@ func (c *checker) rights(ctx context.Context, source *cli.Source) error {
 			c.add(name, passed, "", "")
 		case r.needed:
 			c.add(name, failed, "you may not "+strings.Join(missing, ", "),
-				"Have the right given to you: "+r.commands+" takes it.")
+				"Have the right granted to you: "+r.commands+" needs it.")
 		default:
 			c.add(name, warning, "you may not "+strings.Join(missing, ", "), "Needed for: "+r.commands+".")
 		}
@@ -248,7 +252,7 @@ func (c *checker) rights(ctx context.Context, source *cli.Source) error {
 func (c *checker) reach(ctx context.Context, source *cli.Source, scope listing.Scope) error {
 	clusters, err := listing.Clusters(ctx, source, scope)
 	if cli.ExitCode(err) == cli.ExitRefused || meta.IsNoMatchError(err) {
-		return nil // it was reported above
+		return nil // reported by definitions or rights
 	}
 	if err != nil {
 		return err
@@ -257,25 +261,19 @@ func (c *checker) reach(ctx context.Context, source *cli.Source, scope listing.S
 	if err != nil {
 		return err
 	}
+	clusters = slices.DeleteFunc(clusters, func(tc hubv1alpha1.TargetCluster) bool { // these need not answer
+		return tc.Spec.Paused || resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation])
+	})
 	errs := make([]error, len(clusters))
-	next := make(chan int)
-	var work sync.WaitGroup
-	for range min(parallel, len(clusters)) {
-		work.Go(func() {
-			for i := range next {
-				tc := &clusters[i]
-				if tc.Spec.Paused || resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation]) {
-					continue // nobody expects it to answer
-				}
-				_, errs[i] = remote.Open(ctx, source, &remote.Found{Cluster: tc}, c.remote.ConnectTimeout, policy)
-			}
+	work := errgroup.Group{}
+	work.SetLimit(parallel)
+	for i := range clusters {
+		work.Go(func() error {
+			_, errs[i] = remote.Open(ctx, source, &remote.Found{Cluster: &clusters[i]}, c.remote.ConnectTimeout, policy)
+			return nil
 		})
 	}
-	for i := range clusters {
-		next <- i
-	}
-	close(next)
-	work.Wait()
+	_ = work.Wait() // what failed is in errs
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

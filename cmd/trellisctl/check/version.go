@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
@@ -17,8 +18,8 @@ import (
 // Versions are what version prints with -o json.
 type Versions struct {
 	Client version.Info `json:"client"`
-	// Hub is the version of the hub that leads, Source that of the API server of the source cluster. Empty: not known,
-	// and Problem says why.
+	// Hub is the version of the hub that leads, Source that of the API server of the source cluster. They are empty if
+	// they are not known; Problem is the reason.
 	Hub     string `json:"hub,omitempty"`
 	Source  string `json:"source,omitempty"`
 	Problem string `json:"problem,omitempty"`
@@ -32,8 +33,8 @@ func NewVersion(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version [flags]",
 		Short: "Print the versions of trellisctl, of the hub and of the source cluster",
-		Long: `Print the versions of trellisctl, of the hub that leads and of the source cluster. If the source cluster does not
-answer, that of trellisctl is printed, and the exit code says so.`,
+		Long: `Print the versions of trellisctl, of the hub that leads and of the source cluster. If the source cluster
+does not answer, only that of trellisctl is printed, and the exit code is 6.`,
 		Example: `  trellisctl version
   trellisctl version --client`,
 		Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
@@ -44,7 +45,10 @@ answer, that of trellisctl is printed, and the exit code says so.`,
 			v := Versions{Client: version.Get()}
 			var failed error
 			if !local {
-				failed = v.learn(cmd.Context(), env, hub)
+				var source *cli.Source
+				if source, failed = env.Source(); failed == nil {
+					_, failed = v.read(cmd.Context(), source, hub, env.Clock.Now())
+				}
 			}
 			if err := v.print(env, &output, local); err != nil {
 				return err
@@ -58,25 +62,22 @@ answer, that of trellisctl is printed, and the exit code says so.`,
 	return command
 }
 
-// learn asks the source cluster.
-func (v *Versions) learn(ctx context.Context, env *cli.Env, hub cli.HubFlags) error {
-	source, err := env.Source()
-	if err != nil {
-		return err
-	}
-	heartbeat, err := hub.Read(ctx, source, env.Clock.Now())
+// read reads the versions of the hub and the source cluster. It returns the heartbeat of the hub.
+func (v *Versions) read(ctx context.Context, source *cli.Source, hub cli.HubFlags, now time.Time) (
+	cli.Heartbeat, error) {
+	heartbeat, err := hub.Read(ctx, source, now)
 	if err != nil {
 		v.Problem = "the source cluster does not answer"
-		return err
+		return heartbeat, err
 	}
 	v.Hub, v.Problem = heartbeat.Version, heartbeat.Problem
 	if heartbeat.Known && heartbeat.Version == "" {
-		v.Problem = "the hub does not say its version"
+		v.Problem = "the hub does not report its version"
 	}
 	if v.Source, err = sourceVersion(ctx, source.Tables); err != nil {
-		return fmt.Errorf("asking the source cluster for its version: %w", err)
+		return heartbeat, fmt.Errorf("asking the source cluster for its version: %w", err)
 	}
-	return nil
+	return heartbeat, nil
 }
 
 // sourceVersion is the version of an API server.

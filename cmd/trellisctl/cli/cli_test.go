@@ -63,7 +63,7 @@ func TestAClusterThatDoesNotKnowTheHub(t *testing.T) {
 	undiscovered := apiutil.ErrResourceDiscoveryFailed{group("resources.gardener.cloud"): apierrors.NewNotFound(schema.GroupResource{}, "")}
 	for name, test := range map[string]struct {
 		err   error
-		about string // empty: it is told as it is
+		about string // empty: the error does not change
 	}{
 		"its targets":          {fmt.Errorf("listing: %w", &meta.NoKindMatchError{GroupKind: group("hub.gardener.cloud").WithKind("TargetCluster").GroupKind()}), "hub.gardener.cloud"},
 		"its ManagedResources": {fmt.Errorf("reading: %w", &undiscovered), "resources.gardener.cloud"},
@@ -72,14 +72,16 @@ func TestAClusterThatDoesNotKnowTheHub(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			told := env.Explain(test.err)
-			g.Expect(ExitCode(told)).To(Equal(ExitFailed))
+			explained := env.Explain(test.err)
+			g.Expect(ExitCode(explained)).To(Equal(ExitFailed))
 			if test.about == "" {
-				g.Expect(told).To(Equal(test.err))
+				g.Expect(explained).To(Equal(test.err))
 				return
 			}
-			g.Expect(told).To(MatchError(And(HavePrefix("the cluster at https://wrong.example.com knows nothing of "+test.about+": Trellis is not installed there"),
-				ContainSubstring("'kubectl trellis options'"))))
+			g.Expect(explained).
+				To(MatchError(And(HavePrefix("the cluster at https://wrong.example.com knows nothing of "+test.about+
+					": Trellis is not installed there"),
+					ContainSubstring("'kubectl trellis options'"))))
 		})
 	}
 }
@@ -103,9 +105,12 @@ func TestNoClusterIsConfigured(t *testing.T) {
 func TestSubjects(t *testing.T) {
 	both := []Kind{KindManagedResource, KindCluster}
 	for line, want := range map[string]Subject{
-		"mr a": {Kind: KindManagedResource, Name: "a"}, "mr/a": {Kind: KindManagedResource, Name: "a"}, "ManagedResource a": {Kind: KindManagedResource, Name: "a"},
-		"managedresources.resources.gardener.cloud a": {Kind: KindManagedResource, Name: "a"}, "managedresource.resources.gardener.cloud/a": {Kind: KindManagedResource, Name: "a"},
-		"cluster a": {Kind: KindCluster, Name: "a"}, "tc a": {Kind: KindCluster, Name: "a"}, "targetcluster/a": {Kind: KindCluster, Name: "a"},
+		"mr a": {Kind: KindManagedResource, Name: "a"}, "mr/a": {Kind: KindManagedResource, Name: "a"},
+		"ManagedResource a":                           {Kind: KindManagedResource, Name: "a"},
+		"managedresources.resources.gardener.cloud a": {Kind: KindManagedResource, Name: "a"},
+		"managedresource.resources.gardener.cloud/a":  {Kind: KindManagedResource, Name: "a"},
+		"cluster a": {Kind: KindCluster, Name: "a"}, "tc a": {Kind: KindCluster, Name: "a"},
+		"targetcluster/a": {Kind: KindCluster, Name: "a"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			g := NewWithT(t)

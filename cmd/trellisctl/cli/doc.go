@@ -4,7 +4,7 @@
 //	Source    a client of the source cluster, with the namespace that was asked for
 //	Subject   the arguments "mr NAME" and "cluster NAME", with completion
 //	Selection the flags -A and -l, and commands that work on several subjects
-//	HubFlags  where the heartbeat of the hub is, and what it says
+//	HubFlags  where the heartbeat of the hub is, and its content
 //	Output    -o json|yaml|wide|name and tables
 //	Style     colours, on terminals only
 //	Progress  reports what is waited for, on stderr

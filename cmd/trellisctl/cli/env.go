@@ -130,7 +130,9 @@ func (e *Env) Source() (*Source, error) {
 	if config.Timeout == 0 {
 		config.Timeout = requestTimeout
 	}
-	config.UserAgent, config.QPS, config.Burst = FieldManager, 50, 100
+	// No limit here: the API server has its own (API Priority and Fairness), and commands bound how many requests they
+	// send at a time.
+	config.UserAgent, config.QPS = FieldManager, -1
 	namespace, _, err := e.Flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of the source cluster: %w", err)
@@ -184,8 +186,8 @@ func (e *Env) Explain(err error) error {
 		where, group, e.Command)
 }
 
-// Speak has a text name the program as the user calls it.
-func (e *Env) Speak(text string) string {
+// AsCalled returns a text whose command lines begin with the program as it was called.
+func (e *Env) AsCalled(text string) string {
 	return strings.ReplaceAll(text, FieldManager+" ", e.Command+" ")
 }
 

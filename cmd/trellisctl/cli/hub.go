@@ -14,7 +14,7 @@ import (
 // HeartbeatLimit is the maximum age of the heartbeat of a working hub.
 const HeartbeatLimit = 40 * time.Second
 
-// HubFlags are the flags that say where the hub itself is.
+// HubFlags are the flags for the place of the hub in the source cluster.
 type HubFlags struct {
 	// Namespace is that of the hub, Lease the one that it renews as its heartbeat.
 	Namespace string
@@ -28,18 +28,18 @@ func (f *HubFlags) AddFlags(cmd *cobra.Command) {
 		"Name of the Lease that the hub renews as its heartbeat.")
 }
 
-// Heartbeat is what the Lease of a hub says.
+// Heartbeat is the content of the Lease of a hub.
 type Heartbeat struct {
-	// Known is false if the Lease does not exist or may not be read; Problem says which.
+	// Known is false if the Lease does not exist or may not be read; Problem is the reason.
 	Known   bool   `json:"known"`
 	Problem string `json:"problem,omitempty"`
-	// Working is true if it was renewed lately.
+	// Working is true if it was renewed within HeartbeatLimit.
 	Working bool `json:"working"`
-	// Leader is the replica that leads, LeadsSince since when, and Renewed when it gave its last sign of life.
+	// Leader is the replica that leads, LeadsSince since when, and Renewed the time of its last heartbeat.
 	Leader     string     `json:"leader,omitempty"`
 	LeadsSince *time.Time `json:"leadsSince,omitempty"`
 	Renewed    *time.Time `json:"renewed,omitempty"`
-	// Version is that of the leader, empty for a hub that does not say it.
+	// Version is that of the leader, empty for a hub that does not report it.
 	Version string `json:"version,omitempty"`
 }
 

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -151,13 +150,6 @@ func Typed[T client.Object](scheme *runtime.Scheme, obj T) T {
 	}
 	obj.SetManagedFields(nil)
 	return obj
-}
-
-// SecretHeads is an empty list of the metadata of Secrets.
-func SecretHeads() *metav1.PartialObjectMetadataList {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	return list
 }
 
 // ObjectOf is a ManagedResource or a TargetCluster of which only the name is known.

@@ -21,7 +21,7 @@ type Progress struct {
 	clock    clock.PassiveClock
 	start    time.Time
 	last     string
-	turns    int
+	drawn    int
 }
 
 // Progress returns a Progress that prints on stderr.
@@ -34,8 +34,8 @@ func (p *Progress) Say(text string) {
 	text = FirstLine(text)
 	switch {
 	case p.terminal:
-		p.turns++
-		fmt.Fprintf(p.out, "\r\x1b[K%c %s (%s)", `|/-\`[p.turns%4], text, p.clock.Since(p.start).Round(time.Second))
+		p.drawn++
+		fmt.Fprintf(p.out, "\r\x1b[K%c %s (%s)", `|/-\`[p.drawn%4], text, p.clock.Since(p.start).Round(time.Second))
 	case text != p.last:
 		fmt.Fprintln(p.out, text)
 	}

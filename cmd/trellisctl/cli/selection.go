@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,7 +52,7 @@ func (s *Selection) Namespace(source *Source) string {
 	return source.Namespace
 }
 
-// None says on stderr that nothing was found, and how to find more.
+// None prints on stderr that nothing was found, and how to find more.
 func (s *Selection) None(e *Env, source *Source, what string) {
 	where := "in any namespace"
 	if !s.All {
@@ -68,14 +67,11 @@ func (s *Selection) None(e *Env, source *Source, what string) {
 	e.Note("No %s found %s.", what, where)
 }
 
-// Words of the kinds that can be selected.
+// plurals are the words for the kinds that can be selected.
 var plurals = map[Kind]string{KindManagedResource: "ManagedResources", KindCluster: "clusters"}
 
 // Plural is the word for several objects of a kind that can be selected.
 func Plural(kind Kind) string { return plurals[kind] }
-
-// selectionPage bounds an answer when names are listed.
-const selectionPage = 500
 
 // subjects lists what is selected, in the order of the names.
 func (s *Selection) subjects(ctx context.Context, source *Source, kind Kind) ([]Subject, error) {
@@ -83,28 +79,24 @@ func (s *Selection) subjects(ctx context.Context, source *Source, kind Kind) ([]
 	if err != nil {
 		return nil, err
 	}
-	list := &metav1.PartialObjectMetadataList{}
+	gvk := resourcesv1alpha1.GroupVersion.WithKind("ManagedResource")
 	switch kind {
 	case KindManagedResource:
-		list.SetGroupVersionKind(resourcesv1alpha1.GroupVersion.WithKind("ManagedResourceList"))
 	case KindCluster:
-		list.SetGroupVersionKind(hubv1alpha1.GroupVersion.WithKind("TargetClusterList"))
+		gvk = hubv1alpha1.GroupVersion.WithKind("TargetCluster")
 	default:
 		return nil, Usage("-A and -l select ManagedResources and clusters only")
 	}
-	var all []Subject
-	for {
-		if err := source.List(ctx, list, client.InNamespace(s.Namespace(source)), client.Limit(selectionPage),
-			client.Continue(list.Continue), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-			return nil, fmt.Errorf("listing %s: %w", plurals[kind], err)
-		}
-		for i := range list.Items {
-			all = append(all, Subject{Kind: kind, Namespace: list.Items[i].Namespace, Name: list.Items[i].Name})
-		}
-		if list.Continue == "" {
-			return all, nil
-		}
+	keys, err := source.Keys(ctx, gvk, nil, client.InNamespace(s.Namespace(source)),
+		client.MatchingLabelsSelector{Selector: selector})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", plurals[kind], err)
 	}
+	all := make([]Subject, len(keys))
+	for i, key := range keys {
+		all[i] = Subject{Kind: kind, Namespace: key.Namespace, Name: key.Name}
+	}
+	return all, nil
 }
 
 // Subjects are what a command line is about: those that are named, or all that are selected.
@@ -127,14 +119,12 @@ func (s *Selection) Subjects(ctx context.Context, source *Source, args []string,
 type Task func(ctx context.Context, source *Source, subject Subject) error
 
 // TakeSubjects makes a command take subjects of some kinds as its arguments or by flags, complete them, and run with
-// each. It returns the flags. If one fails, the others are worked on, and the exit code is that of the first that failed.
+// each. It returns the flags. If it fails for one, the others follow nevertheless, and the exit code is that of the
+// first failure.
 func (e *Env) TakeSubjects(command *cobra.Command, output *Output, run Task, kinds ...Kind) *Selection {
 	selection := &Selection{}
 	selection.AddFlags(command)
 	command.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 && command.Annotations[withoutArguments] != "" {
-			return nil
-		}
 		_, _, err := parseSubjects(args, kinds...)
 		return err
 	}
@@ -152,13 +142,13 @@ func (e *Env) TakeSubjects(command *cobra.Command, output *Output, run Task, kin
 			return err
 		}
 		if len(subjects) == 0 {
-			_, kind, _ := parseSubjects(args, kinds...)
+			kind, _ := KindOf(args, kinds...)
 			selection.None(e, source, plurals[kind])
 			return output.Together(e.Out, func() error { return nil })
 		}
 		output.Qualified = selection.Qualifies(subjects)
-		if len(args) == 1 && len(subjects) == 1 || len(args) == 2 && !selection.Given() && len(subjects) == 1 {
-			return run(cmd.Context(), source.of(subjects[0]), subjects[0])
+		if len(subjects) == 1 && !selection.Given() { // what is selected is a list, however many there are
+			return run(cmd.Context(), source.For(subjects[0]), subjects[0])
 		}
 		return output.Together(e.Out, func() error { return e.each(cmd.Context(), source, output, subjects, run) })
 	}
@@ -184,17 +174,19 @@ func (e *Env) TakeSubject(command *cobra.Command, output *Output, run Task, kind
 		if err != nil {
 			return err
 		}
-		return run(cmd.Context(), source.of(subject), subject)
+		return run(cmd.Context(), source.For(subject), subject)
 	}
 }
 
-// withoutArguments is an annotation of commands that do something else if nothing is named.
-const withoutArguments = "without-arguments"
-
 // WithoutArguments makes a command that takes subjects do something else if there are no arguments.
 func WithoutArguments(command *cobra.Command, run func(context.Context) error) {
-	command.Annotations = map[string]string{withoutArguments: "true"}
-	withArguments := command.RunE
+	validArgs, withArguments := command.Args, command.RunE
+	command.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return validArgs(cmd, args)
+	}
 	command.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return run(cmd.Context())
@@ -203,8 +195,8 @@ func WithoutArguments(command *cobra.Command, run func(context.Context) error) {
 	}
 }
 
-// of is the source with the namespace of a subject.
-func (s *Source) of(subject Subject) *Source {
+// For is the source with the namespace of a subject.
+func (s *Source) For(subject Subject) *Source {
 	if subject.Namespace == "" {
 		return s
 	}
@@ -218,7 +210,7 @@ func (e *Env) each(ctx context.Context, source *Source, output *Output, subjects
 		if i > 0 && output.Format != FormatName && !output.Structured() && output.Spaced {
 			fmt.Fprintln(e.Out)
 		}
-		at := source.of(subject)
+		at := source.For(subject)
 		err := run(ctx, at, subject)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

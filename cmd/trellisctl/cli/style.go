@@ -11,7 +11,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// Style colours text for a terminal, and leaves it alone for everything else.
+// Style colours text for a terminal, and leaves it unchanged elsewhere.
 type Style struct{ on bool }
 
 // Style returns the style for a stream: colours if it is a terminal that has them and NO_COLOR is not set.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -232,28 +232,24 @@ func (e *Env) names(ctx context.Context, kind Kind) []string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
-	var names []string
+	var gvk schema.GroupVersionKind
+	options := []client.ListOption{client.InNamespace(source.Namespace)}
 	switch kind {
 	case KindManagedResource:
-		list := &resourcesv1alpha1.ManagedResourceList{}
-		_ = source.List(ctx, list, client.InNamespace(source.Namespace))
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
+		gvk = resourcesv1alpha1.GroupVersion.WithKind("ManagedResource")
 	case KindAccess:
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-		_ = source.List(ctx, list, client.InNamespace(source.Namespace),
+		gvk = corev1.SchemeGroupVersion.WithKind("Secret")
+		options = append(options,
 			client.MatchingLabels{resourcesv1alpha1.PurposeLabel: resourcesv1alpha1.PurposeTokenRequestor})
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
 	case KindCluster:
-		list := &hubv1alpha1.TargetClusterList{}
-		_ = source.List(ctx, list, client.InNamespace(source.Namespace))
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
+		gvk = hubv1alpha1.GroupVersion.WithKind("TargetCluster")
+	default:
+		return nil
+	}
+	keys, _ := source.Keys(ctx, gvk, nil, options...)
+	names := make([]string, len(keys))
+	for i, key := range keys {
+		names[i] = key.Name
 	}
 	return names
 }

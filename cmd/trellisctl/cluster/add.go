@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/account"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
@@ -65,7 +66,7 @@ func (f *fromFlags) load(env *cli.Env, flags remote.Flags) (*remote.Kubeconfig, 
 
 type add struct {
 	change
-	account accountFlags
+	account account.Flags
 	class   string
 }
 
@@ -74,12 +75,12 @@ func newAdd(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "add NAME --from-kubeconfig FILE [--context CONTEXT] [flags]",
 		Short: "Register a cluster at the hub",
-		Long: `Register a cluster at the hub: check its kubeconfig, connect to it, and store what the hub needs as a Secret in the layout of
-Cluster API, in the namespace whose ManagedResources the cluster is for.
+		Long: `Register a cluster at the hub: check its kubeconfig, connect to it, and store what the hub needs as a
+Secret in the layout of Cluster API, in the namespace whose ManagedResources the cluster is for.
 
-Only one context of the kubeconfig is stored. Files that it refers to are embedded. What the hub refuses (exec plug-ins, auth
-providers, impersonation, insecure-skip-tls-verify, unknown proxies, addresses such as loopback ones) is refused here;
-with --create-service-account such a kubeconfig may be used to create the service account.
+Only one context of the kubeconfig is stored. Files that it refers to are embedded. What the hub refuses (exec plug-ins,
+auth providers, impersonation, insecure-skip-tls-verify, unknown proxies, addresses such as loopback ones) is refused
+here; with --create-service-account such a kubeconfig may be used to create the service account.
 
 Nothing is written before a connection has worked with exactly what is going to be stored. No credential is printed.`,
 		Example: `  # Store a service account of its own, and wait until the hub is connected
@@ -92,7 +93,7 @@ Nothing is written before a connection has worked with exactly what is going to 
 	}
 	a.addFlags(command, false, "the hub is connected", time.Minute)
 	a.from.addServerFlag(command)
-	a.account.addFlags(command)
+	a.account.AddFlags(command)
 	command.Flags().StringVar(&a.class, "class", "",
 		"Class of the ManagedResources that the cluster is for. Default: the default class.")
 	return command
@@ -102,7 +103,7 @@ func (a *add) run(ctx context.Context, name string) error {
 	if err := a.validate(name); err != nil {
 		return err
 	}
-	account, err := a.account.parse()
+	wanted, err := a.account.Parse()
 	if err != nil {
 		return err
 	}
@@ -124,8 +125,8 @@ func (a *add) run(ctx context.Context, name string) error {
 		return fmt.Errorf("storing the registration %s/%s: %w", source.Namespace, registration.Name, err)
 	}
 	m := &maker{env: a.env, target: a.target, server: a.from.server}
-	if a.account.create {
-		m.account = account
+	if a.account.Create {
+		m.account = wanted
 	}
 	raw, connection, err := m.credential(ctx, source, given, registration)
 	if err != nil {
@@ -206,9 +207,9 @@ type maker struct {
 	server string
 	// account replaces the credential that is given; nil for none. It is created, with its rights, unless accept is
 	// set: then it must exist, and its rights are not changed.
-	account *account
+	account *account.Account
 	// accept returns an error for an existing account that must not be used.
-	accept func(ctx context.Context, admin *remote.Connection, a *account) error
+	accept func(ctx context.Context, admin *remote.Connection, a *account.Account) error
 	// expect returns an error for a cluster other than the expected one; nil accepts any.
 	expect func(*remote.Connection) error
 }
@@ -226,16 +227,17 @@ func (m *maker) credential(ctx context.Context, source *cli.Source, given *remot
 		}
 	} else {
 		var err error
-		if m.account.user, err = userOf(ctx, source, registration.Labels[hubv1alpha1.ClusterNameLabel]); err != nil {
+		if m.account.User, err = account.UserOf(ctx, source,
+			registration.Labels[hubv1alpha1.ClusterNameLabel]); err != nil {
 			return nil, nil, err
 		}
 		if stored, err = m.create(ctx, given); err != nil {
 			return nil, nil, err
 		}
 		registration.Annotations[ServiceAccountAnnotation] = m.account.String()
-		registration.Annotations[TokenDurationAnnotation] = m.account.duration.String()
+		registration.Annotations[TokenDurationAnnotation] = m.account.Duration.String()
 	}
-	raw, connection, err := check(ctx, m.env, stored, m.target, m.account != nil && m.accept == nil)
+	raw, connection, err := account.Connect(ctx, m.env, stored, m.target, m.account != nil && m.accept == nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -282,24 +284,23 @@ func (m *maker) create(ctx context.Context, given *remote.Kubeconfig) (*remote.K
 	if err := m.prepare(ctx, admin); err != nil {
 		return nil, err
 	}
-	return m.account.kubeconfig(ctx, m.env, given, admin.Client)
+	return m.account.Kubeconfig(ctx, m.env, given, admin.Client)
 }
 
 // prepare ensures that the service account exists.
 func (m *maker) prepare(ctx context.Context, admin *remote.Connection) error {
 	if m.accept == nil {
-		return m.account.create(ctx, admin.Client)
+		return m.account.Create(ctx, admin.Client)
 	}
 	if err := m.accept(ctx, admin, m.account); err != nil {
 		return err
 	}
-	_, err := m.account.note(ctx, admin.Client, &m.account.user.text)
-	return err
+	return m.account.Use(ctx, admin.Client)
 }
 
 // warnOfRights warns if a credential does not have all rights.
 func warnOfRights(ctx context.Context, env *cli.Env, connection *remote.Connection) {
-	if !mayDoEverything(ctx, connection.Client) {
+	if !account.MayDoEverything(ctx, connection.Client) {
 		env.Warn("the credential may not do everything in the cluster: objects that it may not write will fail " +
 			"with ApplyFailed")
 	}

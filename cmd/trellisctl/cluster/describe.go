@@ -15,6 +15,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cluster/need"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
@@ -32,8 +33,8 @@ func newDescribe(env *cli.Env) *cobra.Command {
 		Use:     "describe NAME [flags]",
 		Aliases: []string{"show"},
 		Short:   "Show a cluster: conditions, credential, ManagedResources",
-		Long: `Show what the hub knows of a cluster, whose credential the registration has, and which ManagedResources are not ready; -o wide lists all of
-them. Credentials are not shown.`,
+		Long: `Show what the hub knows of a cluster, whose credential the registration has, and which ManagedResources
+are not ready; -o wide lists all of them. Credentials are not shown.`,
 		Args:              cli.TakeName,
 		ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args[0]) },
@@ -66,7 +67,7 @@ func (d *describe) run(ctx context.Context, name string) error {
 		fmt.Fprintln(d.env.Out, cli.Name(source.Scheme(), tc))
 		return nil
 	}
-	mrs, err := needing(ctx, source, tc)
+	mrs, err := need.Here(ctx, source, tc)
 	if err != nil {
 		return err
 	}

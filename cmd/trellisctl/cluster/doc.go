@@ -7,11 +7,10 @@
 //
 //	kubeconfig file --check, connect--> [service account + token] --check, connect--> Secret --> hub --> TargetCluster
 //
-// Instead of the credential of an administrator, that of a service account can be stored (account.go): it is created in
-// the target, bound to a ClusterRole, and gets a token that expires. The Secret's annotations record that, and rotate
-// renews such a token with the token itself. Several registrations may share an account, including those of other hubs,
-// so the account has an annotation for each that uses it: remove removes its own, and deletes the account with the last
-// one.
+// Instead of the credential of an administrator, that of a service account can be stored (package account): it is
+// created in the target, bound to a ClusterRole, and gets a token that expires. The Secret's annotations record that,
+// and rotate renews such a token with the token itself. Several registrations may share an account; remove deletes it
+// with the last one.
 //
 // # Trade-offs
 //
@@ -20,8 +19,5 @@
 //
 // No credential is ever printed, and errors of parsers that may quote one are not passed on.
 //
-// An annotation stays if a registration is deleted without remove, or changes to another account. Then the account
-// stays as well and may have to be deleted by hand, but it is never deleted while it is in use.
-//
-// A token cannot be revoked. The old one is valid until it expires, which is why its duration is bounded.
+// A token cannot be revoked. After rotate, the old one is valid until it expires.
 package cluster

@@ -16,12 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/account"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cluster/need"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
-
-// namedManagedResources bounds how many that need a target are named.
-const namedManagedResources = 10
 
 type remove struct {
 	change
@@ -33,15 +32,16 @@ func newRemove(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "remove NAME [flags]",
 		Aliases: []string{"rm", "delete", "unregister"},
-		Short:   "Take a cluster from the hub",
-		Long: `Take a cluster from the hub: delete its registration. Nothing is deleted in the cluster.
+		Short:   "Remove a cluster from the hub",
+		Long: `Remove a cluster from the hub: delete its registration. Nothing is deleted in the cluster.
 
-If ManagedResources still need it, they are named and nothing is done. Delete them first if their objects are to go; --confirm says that
-their objects are to stay as they are, without a hub that looks after them. It sets the annotation ` + hubv1alpha1.ConfirmDeletionAnnotation + `,
-which the admission policy of the chart asks for.
+If ManagedResources still need it, they are named and nothing is done. Delete them first to have their objects deleted.
+With --confirm, their objects stay as they are, and no hub reconciles them. It sets the annotation
+` + hubv1alpha1.ConfirmDeletionAnnotation + `, which the admission policy of the chart requires.
 
-With the kubeconfig of an administrator, the service account that "cluster add" made is deleted in the cluster, too, unless another
-registration uses it, of whatever hub: the account has an annotation for each, and the last one to be removed deletes it.`,
+With the kubeconfig of an administrator, the service account that "cluster add" made is deleted in the cluster, too,
+unless another registration of any hub uses it: the account has an annotation for each, and is deleted with the last
+one.`,
 		Example: `  trellisctl -n shoot--foo--a cluster remove shoot-a --from-kubeconfig admin.yaml`,
 		Args:    cli.TakeName, ValidArgsFunction: env.CompleteName(cli.KindCluster),
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args[0]) },
@@ -103,7 +103,7 @@ func (r *remove) run(ctx context.Context, name string) error {
 	case used != nil:
 		left = r.release(ctx, used, outcome)
 	case outcome.ServiceAccount != "":
-		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends.",
+		r.env.Note("The service account %s stays in the cluster, and its token is valid until it expires.",
 			outcome.ServiceAccount)
 	}
 	if err := errors.Join(r.tell(outcome), left); err != nil {
@@ -144,15 +144,15 @@ func (r *remove) unregister(ctx context.Context, source *cli.Source, registratio
 }
 
 // counted waits until the hub has counted again if it counts ManagedResources although none is left: its count may be
-// half a minute old, and the admission policy of the chart uses it as well. If the hub goes on counting some, such as
-// those of namespaces that the user may not list, the wait ends and needed reports them.
+// half a minute old, and the admission policy of the chart uses it as well. If the hub still counts some when the wait
+// ends, such as those of namespaces that the user may not list, needed reports them.
 func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (
 	*hubv1alpha1.TargetCluster, error) {
-	if count(tc) == 0 || r.confirm || !r.wait {
+	if need.Count(tc) == 0 || r.confirm || !r.wait {
 		return tc, nil
 	}
-	n, err := needOf(ctx, source, tc)
-	if err != nil || len(n.names) > 0 {
+	n, err := need.Of(ctx, source, tc)
+	if err != nil || n.Named() {
 		return tc, err
 	}
 	err = r.env.Await(ctx, r.timeout, func(ctx context.Context) (done bool, state string, err error) {
@@ -160,11 +160,11 @@ func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha
 		if err != nil {
 			return false, "", err
 		}
-		if tc = now; count(tc) == 0 {
+		if tc = now; need.Count(tc) == 0 {
 			return true, "", nil
 		}
-		return false, fmt.Sprintf("waiting for the hub to count again: it counts %s for the cluster, of which none is "+
-			"to be seen", cli.Count(count(tc), "ManagedResource")), nil
+		return false, fmt.Sprintf("waiting for the hub to count again: it counts %s for the cluster, but none is found",
+			cli.Count(need.Count(tc), "ManagedResource")), nil
 	})
 	if cli.IsTimeout(err) {
 		return tc, nil // needed reports it
@@ -172,36 +172,28 @@ func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha
 	return tc, err
 }
 
-// count is how many ManagedResources need a target, as the hub counts them; 0 if there is no TargetCluster.
-func count(tc *hubv1alpha1.TargetCluster) int {
-	if tc == nil || tc.Status.ManagedResources == nil {
-		return 0
-	}
-	return int(tc.Status.ManagedResources.Total)
-}
-
 // needed reports whether ManagedResources need the target. That is an error unless it is confirmed.
 func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc *hubv1alpha1.TargetCluster) (
 	bool, error) {
-	n, err := needOf(ctx, source, tc)
-	if err != nil || n.total() == 0 {
+	n, err := need.Of(ctx, source, tc)
+	if err != nil || n.Total() == 0 {
 		return false, err
 	}
 	if r.confirm {
-		what := cli.Count(n.objects, "object") + " that no hub looks after any more"
-		if n.objects == 0 {
+		what := cli.Count(n.Objects, "object") + ", which no hub reconciles from now on"
+		if n.Objects == 0 {
 			what = "what it has: no objects are known in it"
 		}
 		r.env.Warn("cluster %s keeps %s, of: %s", name, what, n)
 		return true, nil
 	}
 	return true, cli.Refused("cluster %s is still needed by %s: %s. Delete what needs it to have its objects deleted, or say --confirm to leave all objects in the cluster as they are",
-		name, cli.Count(n.total(), "ManagedResource"), n)
+		name, cli.Count(n.Total(), "ManagedResource"), n)
 }
 
 // usedAccount is the service account of a registration, with a connection that may delete it.
 type usedAccount struct {
-	account
+	account.Account
 	admin *remote.Connection
 }
 
@@ -212,12 +204,12 @@ func (r *remove) usedAccount(ctx context.Context, source *cli.Source, tc *hubv1a
 	if name == "" {
 		return nil, cli.Usage("the registration does not have a service account that trellisctl made, so there is nothing to do with --from-kubeconfig")
 	}
-	key, err := parseAccount(name)
+	key, err := account.ParseKey(name)
 	if err != nil {
 		return nil, cli.Refused("the annotation %s of the registration is not NAMESPACE/NAME", ServiceAccountAnnotation)
 	}
-	used := &usedAccount{account: account{ObjectKey: key}}
-	if used.user, err = userOf(ctx, source, registration.Labels[hubv1alpha1.ClusterNameLabel]); err != nil {
+	used := &usedAccount{Account: account.Account{ObjectKey: key}}
+	if used.User, err = account.UserOf(ctx, source, registration.Labels[hubv1alpha1.ClusterNameLabel]); err != nil {
 		return nil, err
 	}
 	given, err := r.from.load(r.env, r.target)
@@ -241,10 +233,10 @@ func (r *remove) usedAccount(ctx context.Context, source *cli.Source, tc *hubv1a
 // release deletes the service account, unless others use it.
 func (r *remove) release(ctx context.Context, used *usedAccount, outcome *Outcome) error {
 	outcome.Version, outcome.UID = used.admin.Version, used.admin.UID
-	stays, deleted, err := used.remove(ctx, used.admin.Client)
+	stays, deleted, err := used.Remove(ctx, used.admin.Client)
 	outcome.Deleted = deleted
 	if stays != "" {
-		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends: %s",
+		r.env.Note("The service account %s stays in the cluster, and its token is valid until it expires: %s",
 			outcome.ServiceAccount, stays)
 	}
 	return err
@@ -285,10 +277,9 @@ func (r *remove) awaitGone(ctx context.Context, source *cli.Source, name string,
 		if err != nil || tc == nil {
 			return err == nil, "", err
 		}
-		ready := meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionReady)
 		needed = needed || tc.Annotations[hubv1alpha1.RegistrationAnnotation] == ""
-		if needed && ready != nil && ready.Reason == hubv1alpha1.ReasonRegistrationGone {
-			stays = ready.Message
+		if message, gone := need.RegistrationGone(tc); needed && gone {
+			stays = message
 			return true, "", nil
 		}
 		if left := webhooksOf(tc); left != nil && left.Reason == hubv1alpha1.ReasonWebhooksLeftBehind {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"reflect"
 	"syscall"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -50,19 +52,33 @@ func TestWhatNeedsAClusterIsNamed(t *testing.T) {
 	labelled.Labels = map[string]string{hubv1alpha1.ClusterNameLabel: "b"}
 	strange := mr("a", "strange", "", 0)
 	strange.Spec.Class = ptr.To("strange")
-	forbidden := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-		if (&client.ListOptions{}).ApplyOptions(options).Namespace == "" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "managedresources"}, "", errors.New("not allowed"))
-		}
-		return c.List(ctx, list, options...)
-	}}
+	registered := func(namespace, uid, reason string) *hubv1alpha1.TargetCluster {
+		tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}}
+		tc.Status.ClusterUID = types.UID(uid)
+		tc.Status.Conditions = []metav1.Condition{{Type: hubv1alpha1.ConditionReady, Reason: reason}}
+		return tc
+	}
+	failing := func(kind client.ObjectList, err error) interceptor.Funcs {
+		return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+			options ...client.ListOption) error {
+			all := (&client.ListOptions{}).ApplyOptions(options).Namespace == ""
+			if all && reflect.TypeOf(list) == reflect.TypeOf(kind) {
+				return err
+			}
+			return c.List(ctx, list, options...)
+		}}
+	}
+	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "any"}, "", errors.New("not allowed"))
+	forbidden := failing(&metav1.PartialObjectMetadataList{}, refusal)
 	for name, test := range map[string]struct {
 		there   []client.Object
 		counted int32
+		later   *int32 // the count after the next look of the hub; nil: the same
 		objects int64
 		rights  interceptor.Funcs
 		refused string // empty: nothing needs it
 		kept    string
+		fails   string
 	}{
 		"none": {},
 		"one that has no objects yet": {
@@ -72,19 +88,57 @@ func TestWhatNeedsAClusterIsNamed(t *testing.T) {
 		},
 		"one that the hub has not counted yet": {
 			there:   []client.Object{mr("a", "addons", "uid", 2), mr("a", "other", "other", 3), labelled, strange},
-			refused: "needed by 1 ManagedResource: addons (2 objects). Delete", kept: "keeps 2 objects that no hub looks after any more, of: addons",
+			refused: "needed by 1 ManagedResource: addons (2 objects). Delete",
+			kept:    "keeps 2 objects, which no hub reconciles from now on, of: addons",
 		},
 		"one of another namespace": {
 			there: []client.Object{mr("b", "addons", "uid", 2)}, counted: 1, objects: 2,
-			refused: "needed by 1 ManagedResource: b/addons. Delete", kept: "keeps 2 objects that no hub looks after any more, of: b/addons\n",
+			refused: "needed by 1 ManagedResource: b/addons. Delete",
+			kept:    "keeps 2 objects, which no hub reconciles from now on, of: b/addons\n",
+		},
+		"none but of a namespace that registers the cluster itself, and the hub counts late": {
+			there:   []client.Object{mr("b", "addons", "uid", 2), registered("b", "uid", "Ready")},
+			counted: 1, later: ptr.To[int32](0), objects: 2,
+		},
+		"one of a namespace whose own registration leads elsewhere": {
+			there:   []client.Object{mr("b", "addons", "uid", 2), registered("b", "other", "Ready")},
+			counted: 1, later: ptr.To[int32](1), objects: 2,
+			refused: "needed by 1 ManagedResource: b/addons. Delete",
+			kept:    "of: b/addons\n",
+		},
+		"one of a namespace whose own registration is gone": {
+			there: []client.Object{
+				mr("b", "addons", "uid", 2), registered("b", "uid", hubv1alpha1.ReasonRegistrationGone),
+			},
+			counted: 1, objects: 2,
+			refused: "needed by 1 ManagedResource: b/addons. Delete",
+			kept:    "of: b/addons\n",
+		},
+		"one that has its target by a class, of a namespace that registers the cluster itself": {
+			there:   []client.Object{mr("b", "addons", "uid", 2), registered("b", "uid", "Ready")},
+			counted: 1, objects: 2,
+			refused: "needed by 1 ManagedResource: 1 of other namespaces, as the hub counts. Delete",
+			kept:    "of: 1 of other namespaces, as the hub counts\n",
+		},
+		"one of another namespace, and the user may not list clusters": {
+			there:   []client.Object{mr("b", "addons", "uid", 2)},
+			counted: 1, objects: 2, rights: failing(&hubv1alpha1.TargetClusterList{}, refusal),
+			refused: "needed by 1 ManagedResource: 1 of other namespaces, as the hub counts. Delete",
+			kept:    "of: 1 of other namespaces, as the hub counts\n",
+		},
+		"one of another namespace, and the list fails": {
+			there:   []client.Object{mr("b", "addons", "uid", 2)},
+			counted: 1, rights: failing(&metav1.PartialObjectMetadataList{}, errors.New("no quorum")),
+			fails: "listing ManagedResources: no quorum",
 		},
 		"one of a namespace that the user may not list": {
 			there: []client.Object{mr("b", "addons", "uid", 2)}, counted: 1, objects: 2, rights: forbidden,
 			refused: "needed by 1 ManagedResource: 1 of other namespaces, as the hub counts. Delete",
-			kept:    "keeps 2 objects that no hub looks after any more, of: 1 of other namespaces, as the hub counts\n",
+			kept:    "keeps 2 objects, which no hub reconciles from now on, of: 1 of other namespaces, as the hub counts\n",
 		},
 		"one here, and one there": {
-			there: []client.Object{mr("a", "addons", "uid", 1), mr("b", "addons", "uid", 2)}, counted: 2, objects: 3, rights: forbidden,
+			there:   []client.Object{mr("a", "addons", "uid", 1), mr("b", "addons", "uid", 2)},
+			counted: 2, objects: 3, rights: forbidden,
 			refused: "needed by 2 ManagedResources: addons (1 object), and 1 of other namespaces, as the hub counts. Delete",
 			kept:    "keeps 3 objects",
 		},
@@ -95,7 +149,9 @@ func TestWhatNeedsAClusterIsNamed(t *testing.T) {
 			tc.Status.ClusterUID, tc.Status.Objects = "uid", test.objects
 			tc.Status.ManagedResources = &hubv1alpha1.ManagedResourceCounts{Total: test.counted}
 			registration := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "a-kubeconfig"}}
-			c := fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(append(test.there, tc, registration)...).
+			now := tc.DeepCopy()
+			now.Status.ManagedResources.Total = ptr.Deref(test.later, test.counted)
+			c := fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(append(test.there, now, registration)...).
 				WithInterceptorFuncs(test.rights).Build()
 			streams, _, _, errOut := genericiooptions.NewTestIOStreams()
 			env := cli.NewEnv(streams)
@@ -103,6 +159,10 @@ func TestWhatNeedsAClusterIsNamed(t *testing.T) {
 			r := &remove{change: change{env: env, wait: true, timeout: time.Second}}
 			source := &cli.Source{WithWatch: c, Namespace: "a"}
 			tc, err := r.counted(t.Context(), source, tc)
+			if test.fails != "" {
+				g.Expect(err).To(MatchError(test.fails))
+				return
+			}
 			g.Expect(err).NotTo(HaveOccurred())
 			needed, err := r.needed(t.Context(), source, "a", tc)
 			g.Expect(needed).To(Equal(test.refused != ""))
@@ -111,7 +171,6 @@ func TestWhatNeedsAClusterIsNamed(t *testing.T) {
 				return
 			}
 			g.Expect(err).To(MatchError(ContainSubstring(test.refused)))
-			g.Expect(errOut.String()).NotTo(ContainSubstring("there are none"))
 			r.confirm = true
 			_, err = r.needed(t.Context(), source, "a", tc)
 			g.Expect(err).NotTo(HaveOccurred())

@@ -18,6 +18,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/account"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
@@ -43,12 +44,12 @@ func newRotate(env *cli.Env) *cobra.Command {
 Without a kubeconfig, the token of a service account is renewed with that token itself. If it has expired already, give
 the kubeconfig of an administrator and --service-account. Other credentials are replaced by those of the kubeconfig.
 
-You decide whose token is stored, and with what role: with --service-account and --role, or by confirming what is
-shown. The account that the registration notes is not trusted, because anyone who may write it could name any account.
-Rotating grants no rights: no service account, role or binding is created or changed. "cluster add" does that.
+You decide whose token is stored, and with what role: with --service-account and --role, or by confirming what is shown.
+The account that the registration notes is not trusted, because anyone who may write it could name any account. Rotating
+grants no rights: no service account, role or binding is created or changed. "cluster add" does that.
 
-The new credential is tried before it is stored. It has to lead to the same cluster, or the hub would stop: --confirm-identity says that
-another one is meant. If only a token changes, the hub swaps it without a new connection.`,
+The new credential is tried before it is stored. It has to lead to the same cluster, or the hub would stop:
+--confirm-identity allows another one. If only a token changes, the hub swaps it without a new connection.`,
 		Example: `  # Renew the token, for example once a week from a CronJob
   trellisctl -n shoot--foo--a cluster rotate shoot-a --service-account kube-system/trellis --role cluster-admin
 
@@ -68,8 +69,9 @@ another one is meant. If only a token changes, the hub swaps it without a new co
 		"you confirm it.")
 	command.Flags().StringVar(&r.role, "role", "",
 		"ClusterRole that the service account has to have already. Default: any, if you confirm it.")
-	command.Flags().DurationVar(&r.duration, "token-duration", tokenDuration, "How long the token is to live, if "+
-		"the present one was not asked for with less. The API server may give a shorter one.")
+	command.Flags().DurationVar(&r.duration, "token-duration", account.TokenDuration,
+		"How long the token is to be valid, if "+
+			"the present one was not asked for with less. The API server may give a shorter one.")
 	command.Flags().BoolVarP(&r.yes, "yes", "y", false, "Confirm the service account and its role without being asked.")
 	command.Flags().BoolVar(&r.create, "create-service-account", false, "")
 	must(command.Flags().MarkHidden("create-service-account"))
@@ -124,7 +126,7 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 	}
 	if a := before.Annotations[ServiceAccountAnnotation]; a != "" &&
 		a != registration.Annotations[ServiceAccountAnnotation] {
-		r.env.Note("The service account %s stays in the cluster, and its token is good until it ends.", a)
+		r.env.Note("The service account %s stays in the cluster, and its token is valid until it expires.", a)
 	}
 	outcome := &Outcome{
 		Namespace: source.Namespace, Name: name, Action: Rotated, Version: connection.Version, UID: connection.UID,
@@ -146,14 +148,14 @@ func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, source *cli
 		return nil, nil, cli.Usage("rotating creates no service account and grants no rights: create one with the " +
 			"rights that the hub needs, and name it with --service-account")
 	}
-	a := &account{role: r.role}
+	a := &account.Account{Role: r.role}
 	var err error
 	if r.account != "" {
-		if a.ObjectKey, err = parseAccount(r.account); err != nil {
+		if a.ObjectKey, err = account.ParseKey(r.account); err != nil {
 			return nil, nil, err
 		}
 	}
-	if a.duration, err = r.tokenDuration(cmd, registration); err != nil {
+	if a.Duration, err = r.tokenDuration(cmd, registration); err != nil {
 		return nil, nil, err
 	}
 	if r.from.file == "" {
@@ -174,7 +176,7 @@ func (r *rotate) credential(ctx context.Context, cmd *cobra.Command, source *cli
 }
 
 // renew requests another token of the same service account with the current token. The target reports the account.
-func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Secret,
+func (r *rotate) renew(ctx context.Context, a *account.Account, registration *corev1.Secret,
 	expect func(*remote.Connection) error) ([]byte, *remote.Connection, error) {
 	policy, err := r.target.Policy()
 	if err != nil {
@@ -184,7 +186,7 @@ func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Sec
 	if err != nil {
 		return nil, nil, err
 	}
-	_, connection, err := check(ctx, r.env, present, r.target, false)
+	_, connection, err := account.Connect(ctx, r.env, present, r.target, false)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w. The present credential cannot renew itself: give the kubeconfig of an "+
 			"administrator with --from-kubeconfig, and --service-account", err)
@@ -192,7 +194,7 @@ func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Sec
 	if err := expect(connection); err != nil {
 		return nil, nil, err
 	}
-	key, isAccount, err := accountOf(ctx, connection.Client)
+	key, isAccount, err := account.Of(ctx, connection.Client)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -211,13 +213,13 @@ func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Sec
 	if err := r.accept(ctx, connection, a); err != nil {
 		return nil, nil, err
 	}
-	renewed, err := a.kubeconfig(ctx, r.env, present, connection.Client)
+	renewed, err := a.Kubeconfig(ctx, r.env, present, connection.Client)
 	if err != nil {
 		return nil, nil, err
 	}
 	registration.Annotations[ServiceAccountAnnotation] = a.String()
-	registration.Annotations[TokenDurationAnnotation] = a.duration.String()
-	raw, connection, err := check(ctx, r.env, renewed, r.target, false)
+	registration.Annotations[TokenDurationAnnotation] = a.Duration.String()
+	raw, connection, err := account.Connect(ctx, r.env, renewed, r.target, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -229,14 +231,14 @@ func (r *rotate) renew(ctx context.Context, a *account, registration *corev1.Sec
 // latter, it cannot be longer than the default.
 func (r *rotate) tokenDuration(cmd *cobra.Command, registration *corev1.Secret) (time.Duration, error) {
 	noted, err := time.ParseDuration(registration.Annotations[TokenDurationAnnotation])
-	if err == nil && !cmd.Flags().Changed("token-duration") && noted >= shortestToken && noted < r.duration {
+	if err == nil && !cmd.Flags().Changed("token-duration") && noted >= account.ShortestToken && noted < r.duration {
 		return noted, nil
 	}
-	return r.duration, checkDuration(r.duration)
+	return r.duration, account.CheckDuration(r.duration)
 }
 
 // acceptExisting is accept for a service account that is used with an administrator's credential.
-func (r *rotate) acceptExisting(ctx context.Context, admin *remote.Connection, a *account) error {
+func (r *rotate) acceptExisting(ctx context.Context, admin *remote.Connection, a *account.Account) error {
 	err := admin.Client.Get(ctx, a.ObjectKey, &corev1.ServiceAccount{})
 	if apierrors.IsNotFound(err) {
 		return cli.NotFound("the cluster has no service account %s, and rotating creates none", a.ObjectKey)
@@ -248,8 +250,8 @@ func (r *rotate) acceptExisting(ctx context.Context, admin *remote.Connection, a
 }
 
 // accept requires that the service account and its role are those of the flags, or are confirmed.
-func (r *rotate) accept(ctx context.Context, connection *remote.Connection, a *account) error {
-	roles, err := a.roles(ctx, connection.Client)
+func (r *rotate) accept(ctx context.Context, connection *remote.Connection, a *account.Account) error {
+	roles, err := a.Roles(ctx, connection.Client)
 	var rights string
 	switch {
 	case apierrors.IsForbidden(err) && r.role != "":
@@ -268,8 +270,8 @@ func (r *rotate) accept(ctx context.Context, connection *remote.Connection, a *a
 		return cli.Refused("service account %s lacks rights, and rotating grants none: %s instead of %s",
 			a.ObjectKey, rights, r.role)
 	}
-	more := r.role != "" && r.role != clusterAdmin && slices.ContainsFunc(roles, func(role string) bool {
-		return role != r.role && role != a.identityRole()
+	more := r.role != "" && r.role != account.ClusterAdmin && slices.ContainsFunc(roles, func(role string) bool {
+		return role != r.role && role != a.IdentityRole()
 	})
 	if more {
 		rights += ", which is more than " + r.role
@@ -336,7 +338,7 @@ func (r *rotate) awaitTaken(ctx context.Context, source *cli.Source, name string
 		return err
 	}
 	if config.Expiry.IsZero() {
-		r.env.Note("The hub has a valid credential. Whether it is the new one cannot be told: it has no end to tell it by.")
+		r.env.Note("The hub has a valid credential. Whether it is the new one is not known, because it does not expire.")
 		return nil
 	}
 	r.env.Note("The hub has taken it: valid until %s (%s).", config.Expiry.UTC().Format(time.RFC3339),

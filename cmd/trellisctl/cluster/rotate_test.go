@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/trellis-hub/trellis/cmd/trellisctl/account"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 	"github.com/trellis-hub/trellis/engine/apply"
@@ -40,7 +41,7 @@ func readOnly(t *testing.T, forbidden bool) *remote.Connection {
 	c := fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "trellis"}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "mine"}},
-		bound("a", clusterAdmin, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system",
+		bound("a", account.ClusterAdmin, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system",
 			Name: "trellis"}),
 		bound("b", "reader", rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:kube-system"}),
 		bound("c", "other", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "other", Name: "trellis"}),
@@ -78,7 +79,7 @@ func TestAccountAndRoleComeFromFlagsOrAreConfirmed(t *testing.T) {
 		says        string
 	}{
 		"both flags": {account: "kube-system/trellis",
-			flags: rotate{account: "kube-system/trellis", role: clusterAdmin}},
+			flags: rotate{account: "kube-system/trellis", role: account.ClusterAdmin}},
 		"the account has more than the role": {account: "kube-system/trellis",
 			flags: rotate{account: "kube-system/trellis", role: "reader"}, code: cli.ExitUsage,
 			says: "it has the ClusterRoles cluster-admin, reader, which is more than reader. There is no terminal"},
@@ -99,19 +100,19 @@ func TestAccountAndRoleComeFromFlagsOrAreConfirmed(t *testing.T) {
 		"no answer": {account: "kube-system/trellis", interactive: true, code: cli.ExitRefused,
 			says: "not confirmed"},
 		"the account lacks the role": {account: "tenant/mine", flags: rotate{account: "tenant/mine",
-			role: clusterAdmin}, code: cli.ExitRefused, says: "service account tenant/mine lacks rights, and " +
+			role: account.ClusterAdmin}, code: cli.ExitRefused, says: "service account tenant/mine lacks rights, and " +
 			"rotating grants none: it has no ClusterRole instead of cluster-admin"},
 		"it lacks it, with --yes": {account: "tenant/mine", flags: rotate{account: "tenant/mine",
-			role: clusterAdmin, yes: true}, code: cli.ExitRefused, says: "lacks rights"},
+			role: account.ClusterAdmin, yes: true}, code: cli.ExitRefused, says: "lacks rights"},
 		"no rights are shown": {account: "tenant/mine", flags: rotate{yes: true},
 			says: "it has no ClusterRole"},
 		"the roles cannot be seen": {account: "kube-system/trellis", forbidden: true, flags: rotate{yes: true},
 			says: "its roles cannot be seen"},
 		"they cannot be verified": {account: "kube-system/trellis", forbidden: true,
-			flags: rotate{account: "kube-system/trellis", role: clusterAdmin}, code: cli.ExitRefused,
+			flags: rotate{account: "kube-system/trellis", role: account.ClusterAdmin}, code: cli.ExitRefused,
 			says: "cannot be seen with this credential"},
 		"the account does not exist": {account: "tenant/other", flags: rotate{account: "tenant/other",
-			role: clusterAdmin}, code: cli.ExitNotFound,
+			role: account.ClusterAdmin}, code: cli.ExitNotFound,
 			says: "has no service account tenant/other, and rotating creates none"},
 		"it does not exist, with yes": {account: "tenant/other", flags: rotate{account: "tenant/other", yes: true},
 			code: cli.ExitNotFound, says: "creates none"},
@@ -124,10 +125,11 @@ func TestAccountAndRoleComeFromFlagsOrAreConfirmed(t *testing.T) {
 			env.Interactive = func() bool { return test.interactive }
 			r := test.flags
 			r.env = env
-			key, err := parseAccount(test.account)
+			key, err := account.ParseKey(test.account)
 			g.Expect(err).NotTo(HaveOccurred())
-			m := &maker{env: env, account: &account{ObjectKey: key, role: r.role, user: user{key: userPrefix + "1",
-				text: "me"}}, accept: r.acceptExisting}
+			m := &maker{env: env, account: &account.Account{ObjectKey: key, Role: r.role,
+				User: account.User{Key: account.UserPrefix + "1",
+					Text: "me"}}, accept: r.acceptExisting}
 			err = m.prepare(t.Context(), readOnly(t, test.forbidden))
 			g.Expect(cli.ExitCode(err)).To(Equal(test.code), "%v", err)
 			said := errOut.String()
@@ -161,7 +163,7 @@ func TestAccountIsThatOfThePresentToken(t *testing.T) {
 				return nil
 			},
 		}).Build()
-		key, isAccount, err := accountOf(t.Context(), c)
+		key, isAccount, err := account.Of(t.Context(), c)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(isAccount).To(Equal(want != ""), username)
 		if isAccount {
@@ -175,12 +177,12 @@ func TestTokensAreNotAskedForWithMoreThanTheFlagSays(t *testing.T) {
 		noted, flag string
 		want        time.Duration
 	}{
-		"nothing is noted":                {"", "", tokenDuration},
+		"nothing is noted":                {"", "", account.TokenDuration},
 		"less is noted":                   {"2h", "", 2 * time.Hour},
-		"more is noted":                   {"87600h", "", tokenDuration},
-		"too little is noted":             {"1s", "", tokenDuration},
+		"more is noted":                   {"87600h", "", account.TokenDuration},
+		"too little is noted":             {"1s", "", account.TokenDuration},
 		"less is noted, but a flag says":  {"2h", "3h", 3 * time.Hour},
-		"nonsense is noted":               {"for ever", "", tokenDuration},
+		"nonsense is noted":               {"for ever", "", account.TokenDuration},
 		"a flag says less than was noted": {"2h", "1h", time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,16 +33,16 @@ func newConvert(env *cli.Env) *cobra.Command {
 	convert := &cobra.Command{
 		Use:   "convert -f FILE|- [flags]",
 		Short: "Convert the configuration of a Gardener resource manager into that of a hub",
-		Long: `Convert the configuration of a Gardener resource manager (ResourceManagerConfiguration) into that of a ` +
-			`hub: a class with controllers
-that have the same effect. With --target-cluster, print what a TargetCluster has to say for the same effect on one target, whatever
-the class of the hub says.
+		Long: `Convert the configuration of a Gardener resource manager (ResourceManagerConfiguration) into that of a hub:
+a class with controllers that have the same effect. With --target-cluster, print the settings of a TargetCluster with
+the same effect on one target, whatever the settings of the class are.
 
-What has no equivalent, and where the defaults of both differ, is said on stderr, or in comments of the output with --comments. The
-output is what a hub accepts; what it would refuse is an error about the key of the resource manager, with its line.
+Keys without an equivalent, and different defaults, are reported on stderr, or in comments of the output with
+--comments. The output is what a hub accepts; what it would refuse is an error about the key of the resource manager,
+with its line.
 
-With --standby, the controllers of the class are off. The hub has the rights for them then, and a TargetCluster switches them on: that is
-how targets are taken over one by one.`,
+With --standby, the controllers of the class are off. The hub has the rights for them then, and a TargetCluster switches
+them on, so that targets can be taken over one by one.`,
 		Example: `  # What does the resource manager of this shoot do, as a class of a hub?
   kubectl -n shoot--foo--a get configmap gardener-resource-manager-1f2e3d4c -o jsonpath='{.data.config\.yaml}' > grm.yaml
   trellisctl config convert -f grm.yaml --comments
@@ -63,7 +63,7 @@ how targets are taken over one by one.`,
 	f.BoolVar(&c.Standby, "standby", false,
 		"Leave the controllers of the class off, for TargetClusters to switch them on.")
 	f.BoolVar(&c.values, "values", false, "Print values of the hub's chart, without what the chart sets itself.")
-	f.BoolVar(&c.comments, "comments", false, "Say in comments of the output what is said on stderr otherwise.")
+	f.BoolVar(&c.comments, "comments", false, "Print notes as comments of the output instead of on stderr.")
 	c.output.AddFlags(convert, cli.FormatYAML, cli.FormatJSON, cli.FormatName)
 	env.CompleteFlag(convert, "target-cluster", cli.KindCluster)
 	return convert
@@ -87,7 +87,7 @@ func (c *command) run() error {
 		return err
 	}
 	if c.values {
-		made.without("apiVersion", "kind", "leaderElection.resourceNamespace", "sourceIdentity")
+		made.Without("apiVersion", "kind", "leaderElection.resourceNamespace", "sourceIdentity")
 	}
 	return c.print(made)
 }
@@ -123,7 +123,7 @@ func (c *command) print(made *result) error {
 	var head []string
 	if c.comments {
 		for _, n := range made.notes {
-			if !made.comment(n.At, n.String()) {
+			if !made.Comment(n.At, n.String()) {
 				head = append(head, n.String())
 			}
 		}
@@ -131,9 +131,9 @@ func (c *command) print(made *result) error {
 		c.tell(made.notes)
 	}
 	if c.values {
-		made.below("config")
+		made.Below("config")
 	}
-	written, err := made.yaml(head)
+	written, err := made.YAML(head)
 	if err != nil {
 		return err
 	}

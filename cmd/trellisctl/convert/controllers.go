@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/convert/document"
 )
 
 // What a hub takes at most, or at least, where a resource manager takes everything.
@@ -96,7 +98,9 @@ func (c *converter) duration(path, from string, value *metav1.Duration, byDefaul
 		taken = min(max(taken, least), most)
 	}
 	if taken != value.Duration {
-		c.note(from, path, "%s there, and here it is between %s and %s", short(value.Duration), short(least), short(most))
+		c.note(from, path, "%s there, and here it is between %s and %s", document.Short(value.Duration),
+			document.Short(least),
+			document.Short(most))
 	}
 	c.set(path, taken, from)
 }
@@ -253,7 +257,7 @@ func (c *converter) tokenInvalidator(at string) {
 	if of.TokenValidator != nil {
 		other := "controllers.tokenValidator"
 		if of.TokenInvalidator != nil && !equal(*of.TokenInvalidator, *of.TokenValidator) {
-			c.fault(other, "this is another name of %s, which says something else", from)
+			c.fault(other, "this is another name of %s, which has another value", from)
 		}
 		c.note(other, "", "this is another name of tokenInvalidator")
 		if of.TokenInvalidator == nil {

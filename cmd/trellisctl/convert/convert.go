@@ -19,6 +19,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/convert/document"
 )
 
 // Names that the chart of the hub has.
@@ -41,7 +42,7 @@ type options struct {
 	Standby bool
 }
 
-// note says something about a key of the resource manager, or about all of it.
+// note is a remark on a key of the resource manager, or about all of it.
 type note struct {
 	// Key is that of the resource manager's configuration, Line its line; zero if it is not in the file.
 	Key  string
@@ -69,7 +70,7 @@ type converter struct {
 	in    *configuration
 	lines strictyaml.Lines
 
-	out   *document
+	out   *document.Document
 	notes []note
 	// origins are the keys of the resource manager that keys of the result come from.
 	origins map[string]string
@@ -83,7 +84,7 @@ type converter struct {
 
 // result is what became of a configuration.
 type result struct {
-	*document
+	*document.Document
 
 	notes   []note
 	enabled []string
@@ -102,7 +103,7 @@ func convert(data []byte, o options) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &converter{options: o, in: in, lines: lines, out: newDocument(), origins: map[string]string{},
+	c := &converter{options: o, in: in, lines: lines, out: document.New(), origins: map[string]string{},
 		used: map[string]bool{
 			"apiVersion": true, "kind": true,
 		}}
@@ -131,7 +132,7 @@ func convert(data []byte, o options) (*result, error) {
 		return nil, err
 	}
 	c.noteForeign()
-	return &result{document: c.out, notes: c.notes, enabled: c.enabled}, nil
+	return &result{Document: c.out, notes: c.notes, enabled: c.enabled}, nil
 }
 
 // forTarget reports whether the settings of a TargetCluster are wanted.
@@ -145,7 +146,7 @@ func (c *converter) toSource() bool {
 
 // set sets a key of the result that comes from one of the resource manager, or from none.
 func (c *converter) set(path string, value any, from string) {
-	if err := c.out.set(path, value); err != nil {
+	if err := c.out.Set(path, value); err != nil {
 		c.errs = append(c.errs, err)
 	}
 	if from != "" {
@@ -458,7 +459,7 @@ func whole(qps float32) int32 {
 
 // check reads the result as a hub does. A fault is one of the key that it comes from.
 func (c *converter) check() error {
-	written, err := c.out.yaml(nil)
+	written, err := c.out.YAML(nil)
 	if err != nil {
 		return err
 	}

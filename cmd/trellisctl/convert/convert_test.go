@@ -238,7 +238,7 @@ func tells(g *WithT, before, after *result, path string) bool {
 }
 
 func text(g *WithT, r *result) string {
-	out, err := r.yaml(nil)
+	out, err := r.YAML(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	return string(out)
 }
@@ -666,7 +666,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"D-1 both names of the token invalidator that differ": {
 			ofShoot + "controllers: {tokenInvalidator: {enabled: true}, tokenValidator: {enabled: false}}", nil, cli.ExitRefused,
 			[]string{"controllers.tokenValidator: Forbidden: this is another name of controllers.tokenInvalidator, which " +
-				"says something else (line 4)"},
+				"has another value (line 4)"},
 		},
 		"a selector that cannot be": {
 			ofShoot + "controllers:\n  networkPolicy:\n    enabled: true\n    namespaceSelectors:\n    - matchExpressions: " +
@@ -734,7 +734,7 @@ func FuzzConvert(f *testing.F) {
 			if err != nil || o.TargetCluster != "" {
 				continue
 			}
-			written, err := made.yaml(nil)
+			written, err := made.YAML(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,5 +1,5 @@
-// Package convert has the command "config convert": it turns the configuration of a Gardener resource manager into that
-// of a hub, or into what a TargetCluster says of its controllers.
+// Package convert has the command "config convert": it converts the configuration of a Gardener resource manager into
+// that of a hub, or into what a TargetCluster says of its controllers.
 //
 //	command.go    the command: flags, files, output
 //	read.go       reads the resource manager's configuration strictly
@@ -7,7 +7,7 @@
 //	convert.go    what becomes of it as a whole
 //	controllers.go what becomes of its controllers
 //	webhooks.go   what becomes of its webhooks
-//	document.go   the YAML that is written, with comments
+//	document      the YAML that is written, with comments
 //
 // # How it works
 //
@@ -18,7 +18,7 @@
 // # Trade-offs
 //
 // "The same effect" is that of one resource manager on its target. Where the same key would have another effect in a
-// hub, because that serves many targets or follows watches, the hub's default is taken, and a note says so: workers,
+// hub, because that serves many targets or follows watches, the hub's default is taken, with a note: workers,
 // the sync period, alwaysUpdate, the limits of the connection to the source. A note names what to write for the literal
 // value.
 //

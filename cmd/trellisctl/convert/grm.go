@@ -107,7 +107,7 @@ type health struct {
 	SyncPeriod      *metav1.Duration `json:"syncPeriod"`
 }
 
-// workers are all that several controllers can be told.
+// workers are the only settings of several controllers.
 type workers struct {
 	Enabled         *bool  `json:"enabled"`
 	ConcurrentSyncs *int32 `json:"concurrentSyncs"`

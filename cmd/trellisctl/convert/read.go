@@ -19,7 +19,7 @@ import (
 const (
 	// maxInput bounds a file. Gardener's largest one has a few KiB.
 	maxInput = 1 << 20
-	// maxFaults and maxFault bound what is said about a file: how many faults, and how long each is.
+	// maxFaults and maxFault bound what is reported about a file: how many faults, and how long each is.
 	maxFaults, maxFault = 20, 400
 )
 

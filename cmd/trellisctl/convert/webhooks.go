@@ -20,16 +20,16 @@ func (c *converter) webhooks(at string) {
 	c.projectedTokenMount(at)
 	c.highAvailabilityConfig(at)
 	c.podSchedulerName(at)
-	c.plainWebhook(at, "seccompProfile", in.SeccompProfile)
+	c.webhook(at, "seccompProfile", in.SeccompProfile)
 	c.kubernetesServiceHost(at)
-	c.plainWebhook(at, "podKubeAPIServerLoadBalancing", in.PodKubeAPIServerLoadBalancing)
+	c.webhook(at, "podKubeAPIServerLoadBalancing", in.PodKubeAPIServerLoadBalancing)
 	c.systemComponentsConfig(at)
-	c.plainWebhook(at, "podTopologySpreadConstraints", in.PodTopologySpreadConstraints)
-	c.plainWebhook(at, "vpaInPlaceUpdates", in.VPAInPlaceUpdates)
-	c.plainWebhook(at, "endpointSliceHints", in.EndpointSliceHints)
+	c.webhook(at, "podTopologySpreadConstraints", in.PodTopologySpreadConstraints)
+	c.webhook(at, "vpaInPlaceUpdates", in.VPAInPlaceUpdates)
+	c.webhook(at, "endpointSliceHints", in.EndpointSliceHints)
 	c.tokenInvalidatorWebhook(at)
-	c.plainWebhook(at, "crdDeletionProtection", in.CRDDeletionProtection)
-	c.plainWebhook(at, "extensionValidation", in.ExtensionValidation)
+	c.webhook(at, "crdDeletionProtection", in.CRDDeletionProtection)
+	c.webhook(at, "extensionValidation", in.ExtensionValidation)
 	c.nodeAgentAuthorizer(at)
 	c.used["webhooks"] = true
 	if len(c.enabled) == before {
@@ -59,8 +59,6 @@ func (c *converter) webhook(at, name string, own *switched) (path string, on boo
 	}
 	return path, on
 }
-
-func (c *converter) plainWebhook(at, name string, own *switched) { c.webhook(at, name, own) }
 
 // byDefault writes what the resource manager has, or for a target its default.
 func byDefault[T any](c *converter, path string, value *T, fallback T, from string) {
@@ -113,8 +111,7 @@ func (c *converter) kubernetesServiceHost(at string) {
 	if ptr.Deref(in.Enabled, false) && !c.forTarget() && !c.toSource() {
 		c.set(at+"."+name+".enabled", false, from)
 		c.note(from, at+"."+name, "left off: it names the API server of one target, and a class has many. Each "+
-			"TargetCluster "+
-			"has to switch it on with its own host: --target-cluster")
+			"TargetCluster has to switch it on with its own host: --target-cluster")
 		return
 	}
 	path, on := c.webhook(at, name, &in.switched)
@@ -153,7 +150,7 @@ func (c *converter) tokenInvalidatorWebhook(at string) {
 	own := c.in.Webhooks.TokenInvalidator
 	if again := c.in.Webhooks.TokenValidator; again != nil {
 		if own != nil && !ptr.Equal(own.Enabled, again.Enabled) {
-			c.fault(other, "this is another name of webhooks.%s, which says something else", name)
+			c.fault(other, "this is another name of webhooks.%s, which has another value", name)
 		}
 		c.note(other, "", "this is another name of %s", name)
 		own = again
@@ -176,7 +173,7 @@ func (c *converter) nodeAgentAuthorizer(at string) {
 	switch {
 	case named == "":
 		c.note("", path+".withoutMachines",
-			"nodeAgentAuthorizer: without machineNamespace, agents are named after nodes; here that has to be said")
+			"nodeAgentAuthorizer: without machineNamespace, agents are named after nodes; here that is a setting")
 	case c.toSource():
 		c.note(from+".machineNamespace", path,
 			"not taken over: the source has no registration, and Machines are those of the namespace of one")

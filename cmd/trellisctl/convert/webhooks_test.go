@@ -11,7 +11,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 )
 
-// allWebhooksOff is what a TargetCluster says of webhooks that a resource manager does not have.
+// allWebhooksOff is the setting of a TargetCluster for webhooks that a resource manager does not have.
 const allWebhooksOff = `
 projectedTokenMount: {enabled: false}
 highAvailabilityConfig: {enabled: false}
@@ -31,6 +31,9 @@ nodeAgentAuthorizer: {enabled: false}
 
 func TestWebhooks(t *testing.T) {
 	const registered = "registration: {scope: Target, failurePolicy: Fail}, "
+	const sevenOn = "seccompProfile: {enabled: true}, podKubeAPIServerLoadBalancing: {enabled: true}, " +
+		"vpaInPlaceUpdates: {enabled: true}, podTopologySpreadConstraints: {enabled: true}, " +
+		"endpointSliceHints: {enabled: true}, extensionValidation: {enabled: true}, crdDeletionProtection: {enabled: true}"
 	for name, test := range map[string]struct{ webhooks, class, target, note string }{
 		"none":            {"", "", "", ""},
 		"one that is off": {"seccompProfile: {enabled: false}", "", "", "off there, and"},
@@ -55,24 +58,11 @@ func TestWebhooks(t *testing.T) {
 			registered + "systemComponentsConfig: {enabled: true, nodeSelector: {a: b}, podNodeSelector: {}, " +
 				"podTolerations: [{key: c, operator: Exists}]}", ""},
 		"those that are on or off": {
-			"seccompProfile: {enabled: true}, podKubeAPIServerLoadBalancing: {enabled: true}, vpaInPlaceUpdates: {enabled: " +
-				"true}, " +
-				"podTopologySpreadConstraints: {enabled: true}, endpointSliceHints: {enabled: true}, extensionValidation: " +
-				"{enabled: true}, " +
-				"crdDeletionProtection: {enabled: true}",
-			"seccompProfile: {enabled: true}, podKubeAPIServerLoadBalancing: {enabled: true}, vpaInPlaceUpdates: {enabled: " +
-				"true}, " +
-				"podTopologySpreadConstraints: {enabled: true}, endpointSliceHints: {enabled: true}, extensionValidation: " +
-				"{enabled: true}, " +
-				"crdDeletionProtection: {enabled: true}",
-			registered + "seccompProfile: {enabled: true}, podKubeAPIServerLoadBalancing: {enabled: true}, " +
-				"vpaInPlaceUpdates: {enabled: true}, podTopologySpreadConstraints: {enabled: true}, endpointSliceHints: " +
-				"{enabled: " +
-				"true}, " +
-				"extensionValidation: {enabled: true}, crdDeletionProtection: {enabled: true}", ""},
+			sevenOn, sevenOn, registered + sevenOn, ""},
 		"the token invalidator": {"tokenInvalidator: {enabled: true}", "tokenInvalidator: {enabled: true}",
 			registered + "tokenInvalidator: {enabled: true}", ""},
-		"the token invalidator by its other name": {"tokenValidator: {enabled: true}", "tokenInvalidator: {enabled: true}",
+		"the token invalidator by its other name": {"tokenValidator: {enabled: true}",
+			"tokenInvalidator: {enabled: true}",
 			registered + "tokenInvalidator: {enabled: true}", "another name of tokenInvalidator"},
 		"node agents with Machines": {"nodeAgentAuthorizer: {enabled: true, machineNamespace: shoot--foo--a}",
 			"nodeAgentAuthorizer: {enabled: true}", registered + "nodeAgentAuthorizer: {enabled: true, " +
@@ -116,7 +106,8 @@ func TestWebhooksThatAHubWouldRefuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, o := range []options{
-				{HubNamespace: "trellis"}, {HubNamespace: "trellis", Standby: true}, {Namespace: "shoot", TargetCluster: "a"},
+				{HubNamespace: "trellis"}, {HubNamespace: "trellis", Standby: true},
+				{Namespace: "shoot", TargetCluster: "a"},
 			} {
 				_, err := convert([]byte(ofShoot+"webhooks: {"+test.webhooks+"}\n"), o)
 				NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.fault)))

@@ -52,17 +52,17 @@ func New(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "diff (mr NAME | -f FILE [--name NAME]) [flags]",
 		Short: "Show what an apply would change, field by field",
-		Long: `Show what an apply would change in the target, field by field. The hub's own rules decide what is to be, and the target's API server says with a
-dry run what would become of it. Nothing is written.
+		Long: `Show what an apply would change in the target, field by field. It applies the hub's own rules, and has
+the target's API server make a dry run. Nothing is written.
 
-"diff mr NAME" compares what is in the Secrets of the ManagedResource with the target: drift, what a suspended ManagedResource has missed,
-what a hub would do that takes over from another one.
+"diff mr NAME" compares what is in the Secrets of the ManagedResource with the target: drift, changes that
+a suspended ManagedResource has missed, and changes by a hub that takes over from another one.
 
-"diff -f FILE" compares before anything is stored. The file has a ManagedResource with its Secrets, as "pack" prints them, or else
-plain manifests for the ManagedResource that --name says.
+"diff -f FILE" compares before anything is stored. The file has a ManagedResource with its Secrets, as "pack" prints
+them, or else plain manifests for the ManagedResource of --name.
 
-The exit code is 3 if there are differences, or something would fail. Values of Secrets are not shown, only their lengths. -o wide also lists
-objects that stay as they are.`,
+The exit code is 3 if there are differences, or something would fail. Values of Secrets are not shown, only their
+lengths. -o wide also lists objects that stay as they are.`,
 		Example: `  trellisctl -n shoot--foo--a diff mr addons
   trellisctl -n shoot--foo--a diff -f manifests/ --name addons
   trellisctl -n shoot--foo--a pack -f manifests/ --name addons | trellisctl -n shoot--foo--a diff -f -`,

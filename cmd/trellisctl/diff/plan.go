@@ -296,7 +296,7 @@ func (r *planner) leaving(ctx context.Context) []Difference {
 		d := Difference{key: key, Object: key.String(), Action: Keep}
 		switch {
 		case stay[key]:
-			d.note("it is not managed any more (mode: Ignore), and stays")
+			d.note("it is no longer managed (mode: Ignore), and stays")
 		case !r.complete():
 			d.note("nothing is deleted while documents cannot be read or applied")
 		default:

@@ -15,6 +15,7 @@ import (
 	"github.com/trellis-hub/trellis/apis/references"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/diagnosis"
 	"github.com/trellis-hub/trellis/controllers/criticalcomponents"
 	"github.com/trellis-hub/trellis/controllers/csrapprover"
 	"github.com/trellis-hub/trellis/controllers/garbagecollector"
@@ -154,8 +155,8 @@ func (i *inquiry) decided(
 	switch {
 	case by.Type == certificatesv1.CertificateDenied:
 		cause := i.cause(by.Reason, "%s", by.Message)
-		cause.Since = since(by.LastUpdateTime)
-		cause.Unblock = "A denial is final. Mend what it names; who asked has to ask again."
+		cause.Since = diagnosis.Since(by.LastUpdateTime)
+		cause.Unblock = "A denial is final. Correct what it names; the client has to send another request."
 	case len(request.Status.Certificate) == 0:
 		i.cause(ReasonNotIssued, "It is approved, and its signer has not issued the certificate.").Unblock =
 			"See the signer: for those of Kubernetes, the kube-controller-manager of the target."

@@ -44,8 +44,8 @@ func NewEvents(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "events (mr|cluster) NAME... [flags]",
 		Short: "List the events about a ManagedResource or a cluster",
-		Long: `List the events about a ManagedResource or a cluster, the latest last: what the hub did, who changed what, and when something turned bad.
-If it does not exist any more, those that are left of it are listed.`,
+		Long: `List the events about a ManagedResource or a cluster, the latest last: what the hub did, who changed
+what, and when a problem began. If it no longer exists, its remaining events are listed.`,
 	}
 	e.output.Spaced = true
 	env.TakeSubjects(command, &e.output, e.run, cli.KindManagedResource, cli.KindCluster)

@@ -13,6 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/clustercache/kubeconfig"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/diagnosis"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/settings"
 )
@@ -105,14 +106,13 @@ func (i *inquiry) stopped(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	f.Cluster = i.cluster
-	f.registration(ctx, i.source, f.Namespace, f.Name)
-	for _, ask := range []func(*Facts) Cause{noHub, notRegistered, pausedTarget, unnoticed, unusableTarget, duplicated} {
-		if cause := ask(f); cause.Reason != "" {
-			i.Cause = &cause
-			return true, nil
-		}
+	addRegistration(ctx, i.source, f)
+	cause := diagnosis.OfControllers(f)
+	if cause.Reason == "" {
+		return false, nil
 	}
-	return false, nil
+	i.Cause = &cause
+	return true, nil
 }
 
 // learn finds out what works in the targets of the namespace.
@@ -160,9 +160,9 @@ func (i *inquiry) learn(ctx context.Context, policy kubeconfig.Policy) error {
 }
 
 // classes are those of the configuration of the hub. If it cannot be read, each target has a class without controllers,
-// so that there is only what TargetClusters say.
+// so that only settings of TargetClusters count.
 func (i *inquiry) classes(ctx context.Context) func(clustercache.Status) []configv1alpha1.Class {
-	key := client.ObjectKey{Namespace: i.hubNamespace, Name: i.hubConfig}
+	key := client.ObjectKey{Namespace: i.hub.Namespace, Name: i.hubConfig}
 	stored := &corev1.ConfigMap{}
 	err := i.source.Get(ctx, key, stored)
 	if err == nil {
@@ -185,15 +185,15 @@ func (i *inquiry) detail(name, format string, args ...any) {
 	i.Details = append(i.Details, Detail{name, fmt.Sprintf(format, args...)})
 }
 
-func (i *inquiry) cause(reason, format string, args ...any) *Cause {
-	i.Cause = &Cause{Reason: reason, Message: fmt.Sprintf(format, args...)}
+func (i *inquiry) cause(reason, format string, args ...any) *diagnosis.Cause {
+	i.Cause = &diagnosis.Cause{Reason: reason, Message: fmt.Sprintf(format, args...)}
 	return i.Cause
 }
 
 // off is the cause if a controller does not work in the target.
 func (i *inquiry) off(key, what string) {
 	cause := i.cause(ReasonSwitchedOff, "%s is switched off in target %s: neither its class nor spec.controllers.%s of "+
-		"the TargetCluster has it switched on, or its settings are faulty, which the conditions of the TargetCluster say.",
+		"the TargetCluster has it switched on, or its settings are faulty, as the conditions of the TargetCluster report.",
 		what, i.Target, key)
 	cause.Wished = true
 	cause.Unblock = fmt.Sprintf(`If it is meant to work: kubectl -n %s patch targetcluster %s --type merge -p `+

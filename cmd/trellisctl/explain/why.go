@@ -17,6 +17,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/diagnosis"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
@@ -24,12 +25,11 @@ import (
 const shownEvents = 3
 
 type why struct {
-	env          *cli.Env
-	output       cli.Output
-	remote       remote.Flags
-	hubNamespace string
-	hubLease     string
-	hubConfig    string
+	env       *cli.Env
+	output    cli.Output
+	remote    remote.Flags
+	hub       cli.HubFlags
+	hubConfig string
 }
 
 // Answer is the result of why, as printed by -o json.
@@ -40,9 +40,9 @@ type Answer struct {
 	// Target is the TargetCluster whose controllers it is about, as namespace/name.
 	Target string `json:"target,omitempty"`
 	// OK is true if nothing is wrong; then there is no cause.
-	OK     bool    `json:"ok"`
-	Cause  *Cause  `json:"cause,omitempty"`
-	Events []Event `json:"events,omitempty"`
+	OK     bool             `json:"ok"`
+	Cause  *diagnosis.Cause `json:"cause,omitempty"`
+	Events []Event          `json:"events,omitempty"`
 	// Details are what controllers make of it.
 	Details []Detail `json:"details,omitempty"`
 }
@@ -58,18 +58,19 @@ func NewWhy(env *cli.Env) *cobra.Command {
 	w := &why{env: env}
 	command := &cobra.Command{
 		Use:   "why (mr|cluster|access|csr|node|service|configmap|secret) NAME [flags]",
-		Short: "Say why something is not as it should be",
-		Long: `Say why a ManagedResource or a cluster is not as it should be: the first cause, since when, and what unblocks it. A ManagedResource
-that waits for its target has the target's problem as its cause; if no hub works, that is the cause of everything.
+		Short: "Find the cause of a problem, and what to do about it",
+		Long: `Find what is wrong with a ManagedResource or a cluster: the first cause, since when, and what unblocks
+it. A ManagedResource that waits for its target has the target's problem as its cause; if no hub works, that is the
+cause of everything.
 
-Of what controllers do in a target, it says what they would do now, by the same code and without doing it: with a
-Secret that asks for access (access), and with objects of the target: a CertificateSigningRequest, a Node and its
+Of what controllers do in a target, it reports what they would do now, by the same code and without doing it: with a
+Secret that requests access (access), and with objects of the target: a CertificateSigningRequest, a Node and its
 critical components, the network policies of a Service, and a ConfigMap or Secret that may be garbage. Services,
 ConfigMaps and Secrets are given as NAMESPACE/NAME. The target is the only one of the namespace, or that of --target.
 The settings are those of the hub's ConfigMap, if it can be read, and of the TargetCluster.
 
-The exit code is 0 if nothing is wrong, and 3 if there is a cause. -o wide lists all Warning events about it instead of the last three; -o name
-only names it, and only if something is wrong.`,
+The exit code is 0 if nothing is wrong, and 3 if there is a cause. -o wide lists all Warning events about it instead of
+the last three; -o name only names it, and only if something is wrong.`,
 		Example: `  trellisctl -n shoot--foo--a why mr addons
   trellisctl -n shoot--foo--a why cluster shoot-a -o json | jq -r .cause.reason
   trellisctl -n shoot--foo--a why access shoot-access-autoscaler
@@ -77,16 +78,14 @@ only names it, and only if something is wrong.`,
   trellisctl -n shoot--foo--a why service kube-system/dns`,
 	}
 	w.output.Spaced = true
-	env.TakeSubjects(command, &w.output, w.run, cli.KindManagedResource, cli.KindCluster, cli.KindAccess, cli.KindCSR, cli.KindNode,
-		cli.KindService, cli.KindConfigMap, cli.KindSecret)
+	env.TakeSubjects(command, &w.output, w.run, cli.KindManagedResource, cli.KindCluster, cli.KindAccess, cli.KindCSR,
+		cli.KindNode, cli.KindService, cli.KindConfigMap, cli.KindSecret)
 	w.remote.AddConnectFlags(command)
 	command.Flags().StringVar(&w.remote.Target, "target", "", "Target of what controllers work on: NAME or "+
 		"NAMESPACE/NAME of a TargetCluster. Default: the one that an access Secret picks, or the only one of the namespace.")
 	env.CompleteFlag(command, "target", cli.KindCluster)
 	w.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
-	command.Flags().StringVar(&w.hubNamespace, "hub-namespace", "trellis", "Namespace of the hub, where its heartbeat is.")
-	command.Flags().StringVar(&w.hubLease, "hub-lease", "trellis-heartbeat",
-		"Name of the Lease that the hub renews as its heartbeat.")
+	w.hub.AddFlags(command)
 	command.Flags().StringVar(&w.hubConfig, "hub-config", "trellis",
 		"Name of the ConfigMap with the configuration of the hub, in its namespace.")
 	return command
@@ -104,15 +103,15 @@ func (w *why) run(ctx context.Context, source *cli.Source, subject cli.Subject) 
 	if err != nil {
 		return err
 	}
-	cause := OfManagedResource
+	cause := diagnosis.OfManagedResource
 	if subject.Kind == cli.KindCluster {
-		cause = OfCluster
+		cause = diagnosis.OfCluster
 	}
 	answer := &Answer{Kind: subject.Kind, Namespace: facts.Namespace, Name: facts.Name}
 	if c := cause(facts); c.Reason != "" {
 		answer.Cause = &c
 		// Events are additional information: the cause is shown although they cannot be read.
-		if events, err := list(ctx, source, subject, facts.uid()); err == nil {
+		if events, err := list(ctx, source, subject, facts.UID()); err == nil {
 			answer.Events = events
 		}
 	}
@@ -122,7 +121,7 @@ func (w *why) run(ctx context.Context, source *cli.Source, subject cli.Subject) 
 // conclude prints an answer. If there is a cause, its events have to be all that there are.
 func (w *why) conclude(answer *Answer) error {
 	if answer.OK = answer.Cause == nil; !answer.OK {
-		answer.Cause.Unblock = w.env.Speak(answer.Cause.Unblock)
+		answer.Cause.Unblock = w.env.AsCalled(answer.Cause.Unblock)
 		answer.Events = warnings(answer.Events)
 		if w.output.Format != cli.FormatWide {
 			answer.Events = answer.Events[max(0, len(answer.Events)-shownEvents):]
@@ -182,7 +181,7 @@ func (w *why) print(a *Answer) error {
 	}
 	line := func(name, text string) { fmt.Fprintf(w.env.Out, "%-9s %s\n", name, cli.Indent(text, "          ")) }
 	if a.OK {
-		fmt.Fprintf(w.env.Out, "%s is as it should be.\n", cli.Text(what))
+		fmt.Fprintf(w.env.Out, "Nothing is wrong with %s.\n", cli.Text(what))
 		printDetails(w.env.Out, a)
 		return nil
 	}

@@ -11,9 +11,9 @@
 //
 // What has one cause is one problem. ManagedResources whose cluster cannot be used belong to the problem of that
 // cluster. The others are grouped by the reason of Ready and by the message, in which names of pods, addresses and the
-// like are left out, because these differ from cluster to cluster. What unblocks a problem is found by package explain,
-// for the first object of each.
+// like are left out, because these differ from cluster to cluster. What unblocks a problem is found by package
+// diagnosis, for the first object of each.
 //
-// Trade-offs: the grouping of messages is by words with digits in them. Two causes whose messages differ in such words
-// only are one problem, and one cause whose messages have different words is several.
+// Trade-offs: messages are compared without the words that have digits in them. Two causes whose messages only differ
+// in such words are one problem, and one cause with several wordings is several problems.
 package fleet

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -63,7 +64,7 @@ type ClusterDrift struct {
 	Objects int64  `json:"objects"`
 }
 
-// Item is an object that is not as it should be.
+// Item is an object with a problem.
 type Item struct {
 	Kind   string `json:"kind"`
 	Object string `json:"object"`
@@ -111,7 +112,7 @@ func (o *Overview) cluster(tc *hubv1alpha1.TargetCluster) {
 	o.Clusters.ByState[cmp.Or(tc.Labels[hubv1alpha1.StatusLabel], hubv1alpha1.StatusUnknown)]++
 	if !usable(tc) {
 		reason := listing.ReasonNotSeen
-		if ready := readyOf(tc); ready != nil {
+		if ready := meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionReady); ready != nil {
 			reason = ready.Reason
 		}
 		o.ClusterReasons[reason]++
@@ -156,8 +157,8 @@ func (o *Overview) managedResource(e *listing.Entry) {
 	}
 }
 
-// worst names the objects in the worst state: clusters that ManagedResources wait for, then ManagedResources of usable
-// clusters, each at least half of the places if there are as many.
+// worst names the objects in the worst state: clusters, those first that most ManagedResources wait for, then
+// ManagedResources of usable clusters. Each kind has half of the places, and those that the other leaves.
 func (f *Fleet) worst(waiting map[int]int) []Item {
 	var clusters, mrs []Item
 	for i := range f.Clusters {
@@ -166,7 +167,8 @@ func (f *Fleet) worst(waiting map[int]int) []Item {
 		if cause.Reason == "" || cause.Wished {
 			continue
 		}
-		item := Item{Kind: kindCluster, Object: tc.Namespace + "/" + tc.Name, Reason: cause.Reason, Message: cause.Message,
+		item := Item{Kind: kindCluster, Object: tc.Namespace + "/" + tc.Name, Reason: cause.Reason,
+			Message: cause.Message,
 			Waiting: waiting[i]}
 		if cause.Since != nil {
 			item.For = shortAge(cause.Since.Time, f.Now)
@@ -203,18 +205,38 @@ func (o *OverviewFlags) AddFlags(command *cobra.Command) {
 	command.Flags().BoolVarP(&o.watch, "watch", "w", false, "Of the fleet: print it again when it has changed.")
 }
 
-// watchPause is the pause between two looks of --watch.
+// watchPause is the pause between two reads of --watch.
 const watchPause = 5 * time.Second
 
-// Overview prints what the fleet is like, and with --watch again when it has changed, until ctx ends.
+// Overview prints the state of the fleet, and with --watch again when it has changed, until ctx ends. Who may not list
+// the whole fleet gets that of the namespace.
 func (o *OverviewFlags) Overview(ctx context.Context, env *cli.Env, output *cli.Output,
 	selection *cli.Selection) error {
+	if err := output.Validate(); err != nil {
+		return err
+	}
+	selector, err := selection.Labels()
+	if err != nil {
+		return err
+	}
+	source, err := env.Source()
+	if err != nil {
+		return err
+	}
+	scope := listing.Scope{Selector: selector}
 	last := ""
 	for {
-		overview, f, err := o.look(ctx, env, output, selection)
+		f, err := read(ctx, env, source, scope, o.HubFlags)
+		if apierrors.IsForbidden(err) && !selection.All && scope.Namespace == "" {
+			env.Note("Only namespace %s is shown: you may not list clusters and ManagedResources of all namespaces.",
+				source.Namespace)
+			scope.Namespace = source.Namespace
+			continue
+		}
 		if err != nil {
 			return err
 		}
+		overview := f.Overview()
 		if state := overview.state(); state != last {
 			if last != "" && !output.Structured() {
 				fmt.Fprintln(env.Out)
@@ -239,7 +261,7 @@ func (o *OverviewFlags) Overview(ctx context.Context, env *cli.Env, output *cli.
 	}
 }
 
-// state is what makes two overviews different: all but ages.
+// state is what is compared with the overview before: everything but ages.
 func (o *Overview) state() string {
 	plain := *o
 	plain.Hub.Renewed = nil
@@ -249,34 +271,6 @@ func (o *Overview) state() string {
 	}
 	raw, _ := json.Marshal(plain) // of strings and numbers
 	return string(raw)
-}
-
-// look reads the fleet: the whole one, or if that may not be listed, the namespace.
-func (o *OverviewFlags) look(ctx context.Context, env *cli.Env, output *cli.Output, selection *cli.Selection) (
-	*Overview, *Fleet, error) {
-	if err := output.Validate(); err != nil {
-		return nil, nil, err
-	}
-	selector, err := selection.Labels()
-	if err != nil {
-		return nil, nil, err
-	}
-	source, err := env.Source()
-	if err != nil {
-		return nil, nil, err
-	}
-	scope := listing.Scope{Selector: selector}
-	f, err := read(ctx, env, source, scope, o.HubFlags)
-	if apierrors.IsForbidden(err) && !selection.All {
-		env.Note("Only namespace %s is shown: you may not list clusters and ManagedResources of all namespaces.",
-			source.Namespace)
-		scope.Namespace = source.Namespace
-		f, err = read(ctx, env, source, scope, o.HubFlags)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return f.Overview(), f, nil
 }
 
 // write prints an overview in a format.
@@ -350,7 +344,7 @@ func (o *Overview) hub(now time.Time) string {
 	case !o.Hub.Known:
 		return "unknown: " + o.Hub.Problem
 	case !o.Hub.Working:
-		return fmt.Sprintf("does not work: %s gave its last sign of life %s ago", o.Hub.Leader,
+		return fmt.Sprintf("does not work: the last heartbeat of %s was %s ago", o.Hub.Leader,
 			shortAge(*o.Hub.Renewed, now))
 	}
 	text := o.Hub.Leader + " leads"
@@ -395,7 +389,8 @@ func (o *Overview) conditions() [][]string {
 		resourcesv1alpha1.ConditionContested,
 	} {
 		c := o.Conditions[t]
-		rows = append(rows, []string{string(t), fmt.Sprint(c["True"]), fmt.Sprint(c["False"]), fmt.Sprint(c["Progressing"]),
+		rows = append(rows, []string{string(t), fmt.Sprint(c["True"]), fmt.Sprint(c["False"]),
+			fmt.Sprint(c["Progressing"]),
 			fmt.Sprint(c["Unknown"])})
 	}
 	return rows

@@ -13,10 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
-	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
-	"github.com/trellis-hub/trellis/cmd/trellisctl/explain"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/diagnosis"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/listing"
 )
 
@@ -38,12 +36,12 @@ const (
 type Problem struct {
 	// Kind of the objects: Hub, Cluster or ManagedResource.
 	Kind string `json:"kind"`
-	explain.Cause
+	diagnosis.Cause
 	// For is for how long the first of the objects has had the problem, as "10m".
 	For string `json:"for,omitempty"`
 	// Objects are namespace/name of those that have it.
 	Objects []string `json:"objects"`
-	// Waiting is how many ManagedResources cannot be worked on because of these clusters.
+	// Waiting is how many ManagedResources the hub cannot reconcile because of these clusters.
 	Waiting int `json:"waitingManagedResources,omitempty"`
 }
 
@@ -58,7 +56,7 @@ type Problems struct {
 func (f *Fleet) Problems() *Problems {
 	all := &Problems{Items: []*Problem{}}
 	groups := map[string]*Problem{}
-	add := func(key, kind, object string, cause explain.Cause, since string) *Problem {
+	add := func(key, kind, object string, cause diagnosis.Cause, since string) *Problem {
 		p := groups[key]
 		if p == nil {
 			p = &Problem{Kind: kind, Cause: cause, For: since}
@@ -72,9 +70,11 @@ func (f *Fleet) Problems() *Problems {
 		return p
 	}
 	if f.Hub.Known && !f.Hub.Working {
-		add(kindHub, kindHub, f.Hub.Leader, explain.Cause{Reason: explain.ReasonNoHub, Since: ptrTime(f.Hub.Renewed),
+		add(kindHub, kindHub, f.Hub.Leader, diagnosis.Cause{
+			Reason: diagnosis.ReasonNoHub, Since: &metav1.Time{Time: *f.Hub.Renewed},
 			Message: "No hub works: its heartbeat was not renewed. All conditions are as old.",
-			Unblock: "Look at the hub's pods and their log."}, "")
+			Unblock: "Look at the hub's pods and their log.",
+		}, "")
 	}
 	unusable := map[int]*Problem{}
 	for i := range f.Clusters {
@@ -109,7 +109,7 @@ func (f *Fleet) Problems() *Problems {
 		}
 		key := strings.Join([]string{kindManagedResource, reason, shape(message, e.Namespace, e.Name)}, "\n")
 		add(key, kindManagedResource, e.Key(),
-			explain.Cause{Reason: reason, Message: message, Wished: e.Suspended}, e.Since)
+			diagnosis.Cause{Reason: reason, Message: message, Wished: e.Suspended}, e.Since)
 	}
 	for _, p := range all.Items {
 		if p.For == "" && p.Since != nil {
@@ -123,13 +123,13 @@ func (f *Fleet) Problems() *Problems {
 	return all
 }
 
-// reasons are messages for what no condition says.
+// reasons are messages for reasons that no condition has.
 var reasons = map[string]string{
-	listing.ReasonSuspended: "Suspended: the hub leaves it alone.",
+	listing.ReasonSuspended: "Suspended: the hub does not reconcile it.",
 	listing.ReasonNotSeen:   "No hub has looked at it yet.",
 }
 
-// rank is the order of problems: the hub, clusters, ManagedResources, and what somebody wished to be so.
+// rank is the order of problems: the hub, clusters, ManagedResources, and what somebody paused or suspended.
 func rank(p *Problem) int {
 	if p.Wished {
 		return 3
@@ -150,7 +150,7 @@ func shape(message, namespace, name string) string {
 	return strings.Join(words, " ")
 }
 
-// explainWith finds out what unblocks the problems of ManagedResources, from the first object of each.
+// explainWith finds what unblocks the problems of ManagedResources, from the first object of each.
 func (p *Problems) explainWith(ctx context.Context, source *cli.Source, now time.Time) error {
 	read := 0
 	for _, problem := range p.Items {
@@ -168,8 +168,9 @@ func (p *Problems) explainWith(ctx context.Context, source *cli.Source, now time
 		case err != nil:
 			return err
 		}
-		cause := explain.OfManagedResource(&explain.Facts{Now: now, Namespace: namespace, Name: name, ManagedResource: mr,
-			Source: true}) // where it goes does not matter any more
+		cause := diagnosis.OfManagedResource(&diagnosis.Facts{Now: now, Namespace: namespace, Name: name,
+			ManagedResource: mr,
+			Source:          true}) // its cluster is usable, so the cause is its own
 		if cause.Reason == problem.Reason || problem.Reason == listing.ReasonNotSeen {
 			// Commands in it are about one of several namespaces.
 			problem.Unblock = strings.ReplaceAll(cause.Unblock, "mr "+name+"\"", "mr "+problem.Objects[0]+"\"")
@@ -192,10 +193,10 @@ func NewProblems(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "problems [flags]",
 		Short: "List everything that is wrong, grouped by its cause",
-		Long: `List everything that is wrong with clusters and ManagedResources, grouped by its cause: first what is wrong with the
-hub, then clusters with the ManagedResources that wait for them, then the other ManagedResources, and last what somebody
-paused or suspended. What is being applied or rolled out is counted only. -o wide names all objects, -o name prints their
-names alone.
+		Long: `List everything that is wrong with clusters and ManagedResources, grouped by its cause: first what is
+wrong with the hub, then clusters with the ManagedResources that wait for them, then the other ManagedResources, and
+last what somebody paused or suspended. What is being applied or rolled out is only counted. -o wide names all objects,
+-o name only prints their names.
 
 The exit code is 3 if there is any problem.`,
 		Example: `  # All of the fleet
@@ -224,7 +225,8 @@ func (p *problems) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f, err := read(ctx, p.env, source, listing.Scope{Namespace: p.selection.Namespace(source), Selector: selector}, p.hub)
+	f, err := read(ctx, p.env, source, listing.Scope{Namespace: p.selection.Namespace(source), Selector: selector},
+		p.hub)
 	if err != nil {
 		return err
 	}
@@ -245,7 +247,7 @@ func (p *problems) run(ctx context.Context) error {
 
 func (p *problems) print(source *cli.Source, f *Fleet, found *Problems) error {
 	for _, problem := range found.Items {
-		problem.Unblock = p.env.Speak(problem.Unblock)
+		problem.Unblock = p.env.AsCalled(problem.Unblock)
 	}
 	p.output.Qualified = p.selection.All
 	switch {
@@ -253,10 +255,11 @@ func (p *problems) print(source *cli.Source, f *Fleet, found *Problems) error {
 		return p.output.Encode(p.env.Out, found)
 	case p.output.Format == cli.FormatName:
 		for _, problem := range found.Items {
+			if problem.Kind == kindHub {
+				continue
+			}
 			for _, object := range problem.Objects {
-				if o := objectOf(problem.Kind, object); o != nil {
-					fmt.Fprintln(p.env.Out, p.output.Name(source.Scheme(), o))
-				}
+				fmt.Fprintln(p.env.Out, p.output.Name(source.Scheme(), objectOf(problem.Kind, object)))
 			}
 		}
 		return nil
@@ -310,7 +313,8 @@ func (p *problems) block(style cli.Style, problem *Problem) {
 	}
 	shown := problem.Objects
 	if p.output.Format != cli.FormatWide && len(shown) > shownObjects {
-		shown = append(slices.Clone(shown[:shownObjects]), fmt.Sprintf("and %d more", len(problem.Objects)-shownObjects))
+		shown = append(slices.Clone(shown[:shownObjects]), fmt.Sprintf("and %d more",
+			len(problem.Objects)-shownObjects))
 	}
 	line("Where:", cli.Text(strings.Join(shown, ", ")))
 }
@@ -333,22 +337,12 @@ func are(n int, thing string) string {
 	return cli.Count(n, thing) + " are"
 }
 
-// objectOf is an object of a problem, by its name; nil for the hub.
+// objectOf is a cluster or a ManagedResource, by its name.
 func objectOf(kind, key string) client.Object {
 	namespace, name, _ := strings.Cut(key, "/")
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
-	switch kind {
-	case kindCluster:
-		return &hubv1alpha1.TargetCluster{ObjectMeta: meta}
-	case kindManagedResource:
-		return &resourcesv1alpha1.ManagedResource{ObjectMeta: meta}
+	of := cli.KindManagedResource
+	if kind == kindCluster {
+		of = cli.KindCluster
 	}
-	return nil
-}
-
-func ptrTime(t *time.Time) *metav1.Time {
-	if t == nil {
-		return nil
-	}
-	return &metav1.Time{Time: *t}
+	return cli.ObjectOf(of, namespace, name)
 }

@@ -56,8 +56,8 @@ func NewTop(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "top [flags]",
 		Short: "List the clusters that have the most of something",
-		Long: `List the clusters with the most objects, or by --sort-by with the most drift in the last hour, ManagedResources,
-ManagedResources that are not ready, nodes, or the longest round trip. The figures are those that the hub reports in
+		Long: `List the clusters with the most objects, or by --sort-by with the most drift in the last hour,
+ManagedResources, ManagedResources that are not ready, nodes, or the longest round trip. The hub reports the figures in
 TargetClusters.`,
 		Example: `  trellisctl top -A
   trellisctl top -A --sort-by drift --count 3`,

@@ -20,15 +20,19 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/listing"
 )
 
-// followPause is how long to wait before a watch begins anew after it could not.
+// followPause is the pause before a new watch begins after one has ended or failed.
 const followPause = time.Second
 
-// follow prints what changes after the list, until the user ends it. API servers end watches and forget versions; what
+// follow prints the changes since a resource version until ctx ends. API servers end watches and forget versions; what
 // changes between two watches is missed if the version was forgotten.
-func (g *get) follow(ctx context.Context, source *cli.Source, scope listing.Scope, named []cli.Subject) error {
+func (g *get) follow(ctx context.Context, source *cli.Source, scope listing.Scope, named []cli.Subject,
+	version string) error {
 	*g.print.NoHeaders = true
+	var err error
 	for {
-		err := g.watchOnce(ctx, source, scope, named)
+		if err == nil {
+			err = g.watchOnce(ctx, source, scope, named, version)
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -40,7 +44,17 @@ func (g *get) follow(ctx context.Context, source *cli.Source, scope listing.Scop
 			return context.Cause(ctx)
 		case <-g.env.Clock.After(followPause):
 		}
+		version, err = g.version(ctx, source, scope)
 	}
+}
+
+// version is the present resource version of the objects in a scope.
+func (g *get) version(ctx context.Context, source *cli.Source, scope listing.Scope) (string, error) {
+	list := g.emptyList()
+	if err := source.List(ctx, list, scope, client.Limit(1)); err != nil {
+		return "", fmt.Errorf("listing before a watch: %w", err)
+	}
+	return list.GetResourceVersion(), nil
 }
 
 // emptyList is a list of the kind.
@@ -51,16 +65,12 @@ func (g *get) emptyList() client.ObjectList {
 	return &resourcesv1alpha1.ManagedResourceList{}
 }
 
-func (g *get) watchOnce(ctx context.Context, source *cli.Source, scope listing.Scope, named []cli.Subject) error {
-	list := g.emptyList()
-	one := &client.ListOptions{Namespace: scope.Namespace, LabelSelector: scope.Selector, Limit: 1}
-	if err := source.List(ctx, list, one); err != nil {
-		return fmt.Errorf("listing before a watch: %w", err)
-	}
-	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
+// watchOnce prints the changes since a resource version until the API server has forgotten the one to continue from.
+func (g *get) watchOnce(ctx context.Context, source *cli.Source, scope listing.Scope, named []cli.Subject,
+	version string) error {
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return source.Watch(ctx, g.emptyList(),
-				&client.ListOptions{Namespace: scope.Namespace, LabelSelector: scope.Selector, Raw: &options})
+			return source.Watch(ctx, g.emptyList(), &client.ListOptions{Raw: &options}, scope)
 		},
 	})
 	if err != nil {
@@ -77,7 +87,7 @@ func (g *get) watchOnce(ctx context.Context, source *cli.Source, scope listing.S
 			g.env.Note("%s deleted", cli.Name(source.Scheme(), obj))
 			continue
 		}
-		if err := g.printed(source, []client.Object{obj}, true); err != nil {
+		if err := g.printed(source, []client.Object{obj}, named, true); err != nil {
 			return err
 		}
 	}
@@ -87,11 +97,7 @@ func (g *get) watchOnce(ctx context.Context, source *cli.Source, scope listing.S
 // wanted reports whether an object was named, or nothing was.
 func wanted(obj client.Object, source *cli.Source, named []cli.Subject) bool {
 	return named == nil || slices.ContainsFunc(named, func(s cli.Subject) bool {
-		namespace := s.Namespace
-		if namespace == "" {
-			namespace = source.Namespace
-		}
-		return s.Name == obj.GetName() && namespace == obj.GetNamespace()
+		return s.Name == obj.GetName() && source.For(s).Namespace == obj.GetNamespace()
 	})
 }
 

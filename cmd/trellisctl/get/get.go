@@ -1,6 +1,7 @@
 package get
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,6 +27,9 @@ import (
 var formats = []string{cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName, "jsonpath", "jsonpath-as-json",
 	"jsonpath-file", "go-template", "go-template-file", "custom-columns", "custom-columns-file"}
 
+// none stands in tables for values that are not known.
+const none = "-"
+
 // get is the command.
 type get struct {
 	env       *cli.Env
@@ -44,8 +48,8 @@ func New(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "get (mr|cluster) [NAME...] [flags]",
 		Short: "List ManagedResources or clusters, the worst first",
-		Long: `List ManagedResources or clusters with Ready and its reason, the worst first. -o, --sort-by, -l and --watch are as for
-kubectl get, and -o wide also has the message.`,
+		Long: `List ManagedResources or clusters with Ready and its reason, the worst first. -o, --sort-by, -l and
+--watch are as for kubectl get, and -o wide also has the message.`,
 		Example: `  # All ManagedResources of the fleet that are not ready
   trellisctl get mr -A --not-ready
 
@@ -108,10 +112,18 @@ func (g *get) run(ctx context.Context, args []string) error {
 		}
 	}
 	scope := listing.Scope{Namespace: g.selection.Namespace(source), Selector: selector}
-	if err := g.list(ctx, source, scope, named); err != nil || !g.watch {
+	if !g.watch {
+		return g.list(ctx, source, scope, named)
+	}
+	// From before the list, so that nothing is missed in between.
+	version, err := g.version(ctx, source, scope)
+	if err != nil {
 		return err
 	}
-	return g.follow(ctx, source, scope, named)
+	if err := g.list(ctx, source, scope, named); err != nil {
+		return err
+	}
+	return g.follow(ctx, source, scope, named, version)
 }
 
 // whole reports whether whole objects are needed.
@@ -135,7 +147,7 @@ func (g *get) list(ctx context.Context, source *cli.Source, scope listing.Scope,
 	if err != nil {
 		return err
 	}
-	return g.printed(source, objects, len(named) == 1)
+	return g.printed(source, objects, named, len(named) == 1 && len(objects) == 1)
 }
 
 // objects reads whole objects, the worst first.
@@ -200,12 +212,12 @@ func (g *get) sort(all []client.Object) error {
 	return nil
 }
 
-// decoder is what the printers of kubectl decode objects with that they are given undecoded; here, none are.
+// decoder is needed by kubectl for objects that are not decoded yet, which those here are.
 var decoder = serializer.NewCodecFactory(cli.Scheme()).UniversalDecoder(hubv1alpha1.GroupVersion,
 	resourcesv1alpha1.GroupVersion)
 
-// printed prints whole objects. One that was named alone is no list.
-func (g *get) printed(source *cli.Source, objects []client.Object, alone bool) error {
+// printed prints whole objects: as a list, unless there is one that stands alone.
+func (g *get) printed(source *cli.Source, objects []client.Object, named []cli.Subject, alone bool) error {
 	switch format := *g.print.OutputFormat; format {
 	case "", cli.FormatWide:
 		if g.kind == cli.KindManagedResource {
@@ -219,7 +231,7 @@ func (g *get) printed(source *cli.Source, objects []client.Object, alone bool) e
 		}
 		return g.clusters(source, objects)
 	case cli.FormatName:
-		output := cli.Output{Qualified: g.selection.All || alone}
+		output := cli.Output{Qualified: g.selection.Qualifies(named)}
 		for _, obj := range objects {
 			fmt.Fprintln(g.env.Out, output.Name(source.Scheme(), obj))
 		}
@@ -274,19 +286,16 @@ func (g *get) entries(source *cli.Source, entries []listing.Entry) error {
 		return nil
 	}
 	if len(entries) == 0 {
-		g.none(source, "ManagedResources")
+		g.noneFound(source, "ManagedResources")
 		return nil
 	}
 	table := &metav1.Table{ColumnDefinitions: g.columns("Name", "Class", "Ready", "Reason", "For", "Applied", "Healthy",
 		"Progressing", "Age", "(Message)")}
 	for i := range entries {
 		e := &entries[i]
-		reason := e.Reason
-		if cause := e.Cause(); cause != "" {
-			reason = cause
-		}
-		table.Rows = append(table.Rows, g.row(e.Namespace, e.Name, dash(e.Class), dash(e.Ready), dash(reason),
-			dash(e.Since), dash(e.Applied), dash(e.Healthy), dash(e.Progressing), g.env.Age(e.Created), cli.FirstLine(e.Message)))
+		table.Rows = append(table.Rows, g.row(e.Namespace, e.Name, cmp.Or(e.Class, none), cmp.Or(e.Ready, none),
+			cmp.Or(e.Cause(), e.Reason, none), cmp.Or(e.Since, none), cmp.Or(e.Applied, none), cmp.Or(e.Healthy, none),
+			cmp.Or(e.Progressing, none), g.env.Age(e.Created), cli.FirstLine(e.Message)))
 	}
 	return g.output().Table(g.env.Out, table)
 }
@@ -294,7 +303,7 @@ func (g *get) entries(source *cli.Source, entries []listing.Entry) error {
 // clusters prints a table of clusters.
 func (g *get) clusters(source *cli.Source, objects []client.Object) error {
 	if len(objects) == 0 {
-		g.none(source, "clusters")
+		g.noneFound(source, "clusters")
 		return nil
 	}
 	table := &metav1.Table{ColumnDefinitions: g.columns("Name", "Ready", "Reason", "For", "Status", "Version", "Nodes",
@@ -309,11 +318,11 @@ func (g *get) clusters(source *cli.Source, objects []client.Object) error {
 			ready = &metav1.Condition{Status: metav1.ConditionUnknown, Reason: listing.ReasonNotSeen,
 				Message: "No hub has looked at it yet."}
 		}
-		since := "-"
+		since := none
 		if !ready.LastTransitionTime.IsZero() {
 			since = g.env.Age(ready.LastTransitionTime.Time)
 		}
-		nodes, mrs, mrsReady := "-", "-", "-"
+		nodes, mrs, mrsReady := none, none, none
 		if n := tc.Status.NodeCounts; n != nil {
 			nodes = fmt.Sprint(n.Total)
 		}
@@ -321,9 +330,9 @@ func (g *get) clusters(source *cli.Source, objects []client.Object) error {
 			mrs, mrsReady = fmt.Sprint(n.Total), fmt.Sprint(n.Ready)
 		}
 		table.Rows = append(table.Rows, g.row(tc.Namespace, tc.Name, string(ready.Status), ready.Reason, since,
-			dash(tc.Labels[hubv1alpha1.StatusLabel]), dash(tc.Status.KubernetesVersion), nodes, mrs, mrsReady,
-			fmt.Sprint(tc.Status.DriftLastHour), g.env.Age(tc.CreationTimestamp.Time), dash(tc.Status.Region),
-			cli.FirstLine(ready.Message)))
+			cmp.Or(tc.Labels[hubv1alpha1.StatusLabel], none), cmp.Or(tc.Status.KubernetesVersion, none), nodes, mrs,
+			mrsReady, fmt.Sprint(tc.Status.DriftLastHour), g.env.Age(tc.CreationTimestamp.Time),
+			cmp.Or(tc.Status.Region, none), cli.FirstLine(ready.Message)))
 	}
 	return g.output().Table(g.env.Out, table)
 }
@@ -348,25 +357,16 @@ func (g *get) row(namespace string, cells ...any) metav1.TableRow {
 	return cli.Row(cells...)
 }
 
-func (g *get) none(source *cli.Source, what string) {
+func (g *get) noneFound(source *cli.Source, what string) {
 	if g.bad {
 		what += " that are not ready"
 	}
 	g.selection.None(g.env, source, what)
 }
 
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // read reads an object that was named.
 func read(ctx context.Context, source *cli.Source, subject cli.Subject) (client.Object, error) {
-	if subject.Namespace != "" {
-		source = source.In(subject.Namespace)
-	}
+	source = source.For(subject)
 	if subject.Kind == cli.KindCluster {
 		return source.TargetCluster(ctx, subject.Name)
 	}
@@ -379,7 +379,7 @@ func isReady(obj client.Object) bool {
 	return status == "True"
 }
 
-// severity is the order of objects: those that are not ready, those of which it is not known, the others.
+// severity is the order of objects: those that are not ready, those of which that is unknown, the others.
 func severity(obj client.Object) int {
 	switch status, _ := conditionOf(obj, "Ready"); status {
 	case "False":

@@ -30,9 +30,10 @@ func NewWait(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "wait (mr|cluster) [NAME...] [flags]",
 		Short: "Wait until ManagedResources or clusters are ready, or gone",
-		Long: `Wait until a condition of ManagedResources or clusters has a status, or until they are deleted. Those that -A and -l
-select are the ones that exist when the wait begins. A condition of a ManagedResource that is True counts when its
-present generation is applied. What is waited for is reported on stderr, and the exit code is 5 if it does not happen in time.`,
+		Long: `Wait until a condition of ManagedResources or clusters has a status, or until they are deleted. Those
+that -A and -l select are the ones that exist when the wait begins. A condition of a ManagedResource that is True counts
+when its present generation is applied. What is waited for is reported on stderr, and the exit code is 5 if it does not
+happen in time.`,
 		Example: `  trellisctl -n shoot--foo--a wait mr addons
   trellisctl wait mr -A -l origin=gardener --for condition=ResourcesApplied --timeout 10m
   trellisctl wait cluster shoot--foo--a/shoot-a --for delete`,
@@ -74,13 +75,13 @@ func (w *wait) run(ctx context.Context, args []string, kinds []cli.Kind) error {
 	}
 	w.output.Qualified = w.selection.Qualifies(subjects)
 	all := len(subjects)
-	report := func() error {
+	await := func() error {
 		return w.env.Await(ctx, w.timeout, func(ctx context.Context) (bool, string, error) {
 			state := ""
 			var failed error
 			subjects = slices.DeleteFunc(subjects, func(s cli.Subject) bool {
 				if failed != nil || state != "" && len(subjects) > lookAhead {
-					return false // one is enough to wait for; the others are looked at when it is done
+					return false // one is enough to wait for; the others are read when it is done
 				}
 				obj, err := read(ctx, source, s)
 				finished, is := done(obj, err)
@@ -100,20 +101,20 @@ func (w *wait) run(ctx context.Context, args []string, kinds []cli.Kind) error {
 			return failed == nil && len(subjects) == 0, state, failed
 		})
 	}
-	if all == 1 {
-		return report()
+	if all == 1 && !w.selection.Given() {
+		return await()
 	}
-	return w.output.Together(w.env.Out, report)
+	return w.output.Together(w.env.Out, await)
 }
 
-// lookAhead is how many objects are all looked at in each round.
+// lookAhead bounds the objects that are all read in each round.
 const lookAhead = 20
 
-// judge reports whether an object is as it is waited for, and if it is not, how it is.
-type judge func(obj client.Object, err error) (done bool, state string)
+// condition reports whether the wait for an object is over, and its state if it is not.
+type condition func(obj client.Object, err error) (done bool, state string)
 
 // condition reads --for.
-func (w *wait) condition() (judge, error) {
+func (w *wait) condition() (condition, error) {
 	if w.until == "delete" {
 		return func(obj client.Object, err error) (bool, string) {
 			if err != nil {
@@ -142,7 +143,7 @@ func (w *wait) condition() (judge, error) {
 			return false, name + " has no condition " + conditionType
 		case !strings.EqualFold(now, status):
 			return false, fmt.Sprintf("%s: %s is %s, %s", name, conditionType, now, reason)
-		case is && now == "True" && mr.Status.ObservedGeneration != mr.Generation: // it is about an earlier one
+		case is && now == "True" && mr.Status.ObservedGeneration != mr.Generation:
 			return false, name + ": the hub has not applied the present generation"
 		}
 		return true, ""
@@ -151,18 +152,14 @@ func (w *wait) condition() (judge, error) {
 
 // tell prints that the wait for an object is over.
 func (w *wait) tell(source *cli.Source, s cli.Subject, obj client.Object) {
-	what := " is as it was waited for"
+	what := " condition met"
 	if w.until == "delete" {
-		what = " is deleted"
-		namespace := s.Namespace
-		if namespace == "" {
-			namespace = source.Namespace
-		}
-		obj = cli.ObjectOf(s.Kind, namespace, s.Name)
+		what = " deleted"
+		obj = cli.ObjectOf(s.Kind, source.For(s).Namespace, s.Name)
 	}
 	switch {
 	case w.output.Structured():
-		_ = w.output.Encode(w.env.Out, cli.Typed(source.Scheme(), obj)) // an error of the terminal
+		_ = w.output.Encode(w.env.Out, cli.Typed(source.Scheme(), obj)) // it can only fail to write
 	case w.output.Format == cli.FormatName:
 		fmt.Fprintln(w.env.Out, w.output.Name(source.Scheme(), obj))
 	default:

@@ -23,15 +23,18 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/get"
 )
 
-// TestWatchPrintsWhatChanges: after the list, each change is a line without headers, and what was not asked for is none.
+// TestWatchPrintsWhatChanges: after the list, each change is a line without headers. Other objects are left out.
 func TestWatchPrintsWhatChanges(t *testing.T) {
 	g := NewWithT(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	g.Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x","namespace":"a"}}],
+	g.Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"x",
+"contexts":[{"name":"x","context":{"cluster":"x","namespace":"a"}}],
 "clusters":[{"name":"x","cluster":{"server":"https://source.invalid"}}]}`), 0o600)).To(Succeed())
 	mr := func(name, version, ready string) *resourcesv1alpha1.ManagedResource {
-		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, ResourceVersion: version}}
-		mr.Status.Conditions = []resourcesv1alpha1.Condition{{Type: "Ready", Status: resourcesv1alpha1.ConditionStatus(ready), Reason: "Because"}}
+		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name,
+			ResourceVersion: version}}
+		mr.Status.Conditions = []resourcesv1alpha1.Condition{{Type: "Ready",
+			Status: resourcesv1alpha1.ConditionStatus(ready), Reason: "Because"}}
 		return mr
 	}
 	out, in := io.Pipe()
@@ -39,12 +42,15 @@ func TestWatchPrintsWhatChanges(t *testing.T) {
 	env.Flags.KubeConfig = &kubeconfig
 	env.NewTables = nil
 	env.NewClient = func(*rest.Config) (client.WithWatch, error) {
-		return fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(mr("one", "", "True"), mr("two", "", "True")).WithInterceptorFuncs(interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		return fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(mr("one", "", "True"),
+			mr("two", "", "True")).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList,
+				options ...client.ListOption) error {
 				defer list.SetResourceVersion("100")
 				return c.List(ctx, list, options...)
 			},
-			Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+			Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList,
+				options ...client.ListOption) (watch.Interface, error) {
 				w := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 5})
 				if from := (&client.ListOptions{}).ApplyOptions(options).Raw.ResourceVersion; from == "100" {
 					w.Modify(mr("two", "101", "False"))
@@ -68,7 +74,8 @@ func TestWatchPrintsWhatChanges(t *testing.T) {
 		_ = in.Close()
 	}()
 	lines := bufio.NewReader(out)
-	for _, want := range []string{`^NAME +CLASS +READY`, `^one +- +True`, `^one +- +False +Because`, `^managedresource.resources.gardener.cloud/one deleted`} {
+	for _, want := range []string{`^NAME +CLASS +READY`, `^one +- +True`, `^one +- +False +Because`,
+		`^managedresource.resources.gardener.cloud/one deleted`} {
 		line, err := lines.ReadString('\n')
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(line).To(MatchRegexp(want))

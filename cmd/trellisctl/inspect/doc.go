@@ -8,7 +8,7 @@
 //	                       pods -> health.Explain, PodsRolledOut --^        tree: with ReplicaSets and Pods
 //
 // If a target cannot be reached, the report still has the conditions and the inventory, with objects whose state is
-// unknown, and the exit code says so.
+// unknown, and the exit code is that of an unreachable cluster.
 //
 // Trade-offs: objects are read one by one, in full, because only the inventory names them. For a large inventory that
 // takes a few seconds. Pods are listed once for each namespace with workloads, 500 at most.

@@ -24,14 +24,15 @@ func NewStatus(env *cli.Env, overview Overview) *cobra.Command {
 	i := &inspection{env: env}
 	s := &status{inspection: i}
 	i.print = s.print
-	command := i.command("status", "Show how the fleet is, or ManagedResources and their objects", `Without arguments, show how the fleet is: clusters by state, ManagedResources by condition, drift of the last hour, who leads, versions,
-and the ten worst objects with their cause. It needs the right to list clusters and ManagedResources of all namespaces; without it, the
-namespace is shown.
+	command := i.command("status", "Show the state of the fleet, or of ManagedResources and their objects",
+		`Without arguments, show the state of the fleet: clusters by state, ManagedResources by condition, drift of the last
+hour, the leader, versions, and the ten worst objects with their cause. It needs the right to list clusters and
+ManagedResources of all namespaces; without it, the namespace is shown.
 
-With "mr NAME", show the conditions of a ManagedResource, and of each of its objects how it is in the target at this moment, by the rules of the hub.
-The worst come first. -o wide also shows the warning events that explain it.
+With "mr NAME", show the conditions of a ManagedResource, and the present state of each of its objects in the target, by
+the rules of the hub. The worst come first. -o wide also shows the warning events that explain it.
 
-The exit code is 3 if anything is not as it should be, and 6 if the target does not answer; then only what the hub knows is shown.`,
+The exit code is 3 if anything is wrong, and 6 if the target does not answer; then only what the hub knows is shown.`,
 		`  # The fleet, and again whenever it changes
   trellisctl status
   trellisctl status --watch
@@ -43,13 +44,11 @@ The exit code is 3 if anything is not as it should be, and 6 if the target does 
   trellisctl -n shoot--foo--a status mr addons -o json | jq '.objects[] | select(.health != "Healthy")'`,
 		cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	i.output.AddHeadersFlag(command)
-	if overview != nil {
-		command.Use = "status [mr NAME...] [flags]"
-		overview.AddFlags(command)
-		cli.WithoutArguments(command, func(ctx context.Context) error {
-			return overview.Overview(ctx, env, &i.output, i.selection)
-		})
-	}
+	command.Use = "status [mr NAME...] [flags]"
+	overview.AddFlags(command)
+	cli.WithoutArguments(command, func(ctx context.Context) error {
+		return overview.Overview(ctx, env, &i.output, i.selection)
+	})
 	command.Flags().BoolVar(&s.bad, "not-healthy", false, "List only objects that are not healthy.")
 	return command
 }
@@ -175,7 +174,7 @@ func (i *inspection) header(r *Report) {
 	fmt.Fprintf(i.env.Out, "%s (class %s, target %s): %s\n", style.Strong("ManagedResource "+r.Namespace+"/"+r.Name),
 		r.Class, where, r.count())
 	if r.Suspended {
-		fmt.Fprintln(i.env.Out, style.Warn("It is suspended: the hub leaves it alone."))
+		fmt.Fprintln(i.env.Out, style.Warn("It is suspended: the hub does not reconcile it."))
 	}
 	if r.Deleting != nil {
 		fmt.Fprintln(i.env.Out, style.Warn("It is being deleted, for "+i.env.Age(*r.Deleting)+"."))

@@ -15,10 +15,12 @@ func NewTree(env *cli.Env) *cobra.Command {
 	i := &inspection{env: env, children: true}
 	t := &tree{inspection: i}
 	i.print = t.print
-	return i.command("tree", "Show a ManagedResource as a tree, down to the pods", `Show a ManagedResource as a tree: its Secrets, its objects by namespace, and below workloads their ReplicaSets, Jobs and Pods, each with
-how it is in the target at this moment. -o wide also shows the warning events that explain it.
+	return i.command("tree", "Show a ManagedResource as a tree, down to the pods", `
+Show a ManagedResource as a tree: its Secrets, its objects by namespace, and below workloads their ReplicaSets, Jobs and
+Pods, each with its present state in the target. -o wide also shows the warning events about it.
 
-The exit code is 3 if anything is not as it should be, and 6 if the target does not answer; then only what the hub knows is shown.`,
+The exit code is 3 if anything is wrong, and 6 if the target does not answer. Then only what the hub knows is
+shown.`[1:],
 		`  trellisctl -n shoot--foo--a tree mr addons`, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 }
 

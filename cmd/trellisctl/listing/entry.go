@@ -32,7 +32,7 @@ type Entry struct {
 	Reason  string `json:"reason,omitempty"`
 	Since   string `json:"since,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Suspended is true if the hub leaves it alone, Deleting if it is being deleted.
+	// Suspended is true if the hub does not reconcile it, Deleting if it is being deleted.
 	Suspended bool `json:"suspended,omitempty"`
 	Deleting  bool `json:"deleting,omitempty"`
 	// Created is when it was created.
@@ -48,7 +48,7 @@ const (
 	ReasonNotSeen   = "NotSeen"
 )
 
-// Cause is the reason why it is not as it should be; empty if it is. One that is suspended is not judged by the hub.
+// Cause is the reason of its problem, empty if it has none. The hub does not judge one that is suspended.
 func (e *Entry) Cause() string {
 	switch {
 	case e.Suspended && !e.Deleting:
@@ -116,7 +116,7 @@ func Of(mr *resourcesv1alpha1.ManagedResource, now time.Time) Entry {
 	return e
 }
 
-// age is the time since something as the API server has it in tables.
+// age is the time since something, in the format of the API server's tables.
 func age(since metav1.Time, now time.Time) string {
 	if since.IsZero() {
 		return ""

@@ -1,15 +1,18 @@
 package listing
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,23 +22,32 @@ import (
 )
 
 const (
-	// tablePage and objectPage bound an answer of the API server.
-	tablePage  = 1000
-	objectPage = 250
-	// restarts bounds how often a list begins anew because the API server forgot its version.
-	restarts = 3
+	// tablePageSize and objectPage bound an answer of the API server.
+	tablePageSize = 1000
+	objectPage    = 250
 )
 
 // Scope is what is listed.
 type Scope struct {
 	// Namespace is empty for all namespaces.
 	Namespace string
+	// Name selects those of one name; empty for all.
+	Name string
 	// Selector selects by labels; nil selects everything.
 	Selector labels.Selector
 }
 
-func (s Scope) options(limit int64, token string) *client.ListOptions {
-	return &client.ListOptions{Namespace: s.Namespace, LabelSelector: s.Selector, Limit: limit, Continue: token}
+// ApplyToList implements client.ListOption.
+func (s Scope) ApplyToList(options *client.ListOptions) {
+	options.Namespace, options.LabelSelector = s.Namespace, s.Selector
+	if s.Name != "" {
+		options.FieldSelector = s.byName()
+	}
+}
+
+// byName has the API server select by the name.
+func (s Scope) byName() fields.Selector {
+	return fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name)
 }
 
 // ManagedResources lists them, the worst first.
@@ -54,13 +66,13 @@ func ManagedResources(ctx context.Context, source *cli.Source, scope Scope, now 
 	return entries, nil
 }
 
-// WholeManagedResources reads ManagedResources a page at a time. restart is called if the list begins anew; what was
+// WholeManagedResources reads ManagedResources a page at a time. restart is called if the list begins again; what was
 // taken before does not count then.
 func WholeManagedResources(ctx context.Context, source *cli.Source, scope Scope,
 	take func(*resourcesv1alpha1.ManagedResource), restart func()) error {
-	return paged(restart, func(token string) (string, error) {
+	return cli.Pages(restart, func(token string) (string, error) {
 		page := &resourcesv1alpha1.ManagedResourceList{}
-		if err := source.List(ctx, page, scope.options(objectPage, token)); err != nil {
+		if err := source.List(ctx, page, scope, client.Limit(objectPage), client.Continue(token)); err != nil {
 			return "", err
 		}
 		for i := range page.Items {
@@ -73,9 +85,9 @@ func WholeManagedResources(ctx context.Context, source *cli.Source, scope Scope,
 // Clusters lists TargetClusters.
 func Clusters(ctx context.Context, source *cli.Source, scope Scope) ([]hubv1alpha1.TargetCluster, error) {
 	var all []hubv1alpha1.TargetCluster
-	err := paged(func() { all = nil }, func(token string) (string, error) {
+	err := cli.Pages(func() { all = nil }, func(token string) (string, error) {
 		page := &hubv1alpha1.TargetClusterList{}
-		if err := source.List(ctx, page, scope.options(objectPage, token)); err != nil {
+		if err := source.List(ctx, page, scope, client.Limit(objectPage), client.Continue(token)); err != nil {
 			return "", err
 		}
 		for i := range page.Items {
@@ -90,33 +102,12 @@ func Clusters(ctx context.Context, source *cli.Source, scope Scope) ([]hubv1alph
 	return all, nil
 }
 
-// paged reads page after page. An API server forgets a list after some minutes; then it begins anew.
-func paged(restart func(), read func(token string) (next string, err error)) error {
-	token := ""
-	for begun := 0; ; {
-		next, err := read(token)
-		switch {
-		case apierrors.IsResourceExpired(err) && begun < restarts:
-			begun++
-			restart()
-			token = ""
-			continue
-		case err != nil:
-			return err
-		case next == "":
-			return nil
-		}
-		token = next
-	}
-}
-
 // errNoTable says that the API server makes no table of ManagedResources with the columns that are needed.
 var errNoTable = errors.New("there is no such table")
 
 // table is what is read of a metav1.Table. The metadata of each row is decoded as far as it is needed.
 type table struct {
-	Kind              string          `json:"kind"`
-	Metadata          metav1.ListMeta `json:"metadata"`
+	Kind              string `json:"kind"`
 	ColumnDefinitions []struct {
 		Name string `json:"name"`
 	} `json:"columnDefinitions"`
@@ -162,41 +153,99 @@ func inTables(ctx context.Context, source *cli.Source, scope Scope) ([]Entry, er
 		return nil, errNoTable
 	}
 	var entries []Entry
-	err := paged(func() { entries = entries[:0] }, func(token string) (string, error) {
-		request := source.Tables.Get().Resource("managedresources").
-			NamespaceIfScoped(scope.Namespace, scope.Namespace != "").SetHeader("Accept", asTable).Param("limit", fmt.Sprint(tablePage))
-		if token != "" {
-			request.Param("continue", token)
-		}
-		if scope.Selector != nil && !scope.Selector.Empty() {
-			request.Param("labelSelector", scope.Selector.String())
-		}
-		result := request.Do(ctx)
-		err := result.Error() // as the API server words it, which Raw does not decode
-		if apierrors.IsNotAcceptable(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnsupportedMediaType {
-			return "", errNoTable
-		}
+	// A page is decoded while the API server makes the next one.
+	decoded := func() error { return nil }
+	decode := func(raw []byte) {
+		result := make(chan error, 1)
+		go func() {
+			page := &table{}
+			err := asDecoding(json.Unmarshal(raw, page))
+			if err == nil {
+				entries, err = page.entries(entries)
+			}
+			result <- err
+		}()
+		decoded = sync.OnceValue(func() error { return <-result })
+	}
+	restart := func() {
+		_ = decoded() // it is of the list that ends here
+		entries = entries[:0]
+	}
+	err := cli.Pages(restart, func(token string) (string, error) {
+		raw, err := tablePage(ctx, source, scope, token)
 		if err != nil {
 			return "", err
 		}
-		raw, err := result.Raw()
+		next, err := continueOf(raw)
 		if err != nil {
 			return "", err
 		}
-		page := &table{}
-		if err := json.Unmarshal(raw, page); err != nil {
-			return "", fmt.Errorf("decoding a table: %w", err)
-		}
-		if entries, err = page.entries(entries); err != nil {
+		if err := decoded(); err != nil {
 			return "", err
 		}
-		return page.Metadata.Continue, nil
+		decode(raw)
+		return next, nil
 	})
+	if failed := decoded(); failed != nil {
+		err = failed
+	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code == http.StatusNotFound && scope.Namespace == "" {
-		return nil, errNoTable // the typed client says better that the kind is missing
+		return nil, errNoTable // the typed client has a better error for a missing kind
 	}
 	return entries, err
+}
+
+// continueOf is the token of the page after a table, empty at the end.
+func continueOf(raw []byte) (string, error) {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	_, err := decoder.Token() // the brace
+	for err == nil && decoder.More() {
+		var key json.Token
+		if key, err = decoder.Token(); err != nil {
+			break
+		}
+		if key == "metadata" { // in a table, it comes before the rows
+			list := metav1.ListMeta{}
+			err = decoder.Decode(&list)
+			return list.Continue, asDecoding(err)
+		}
+		var skipped json.RawMessage
+		err = decoder.Decode(&skipped)
+	}
+	return "", asDecoding(err)
+}
+
+func asDecoding(err error) error {
+	if err != nil {
+		return fmt.Errorf("decoding a table: %w", err)
+	}
+	return nil
+}
+
+// tablePage reads a page in table form, undecoded.
+func tablePage(ctx context.Context, source *cli.Source, scope Scope, token string) ([]byte, error) {
+	request := source.Tables.Get().Resource("managedresources").
+		NamespaceIfScoped(scope.Namespace, scope.Namespace != "").SetHeader("Accept", asTable).
+		Param("limit", fmt.Sprint(tablePageSize))
+	if token != "" {
+		request.Param("continue", token)
+	}
+	if scope.Selector != nil && !scope.Selector.Empty() {
+		request.Param("labelSelector", scope.Selector.String())
+	}
+	if scope.Name != "" {
+		request.Param("fieldSelector", scope.byName().String())
+	}
+	result := request.Do(ctx)
+	err := result.Error() // with the message of the API server, which Raw does not decode
+	if apierrors.IsNotAcceptable(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnsupportedMediaType {
+		return nil, errNoTable
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // ManagedResources does
+	}
+	return result.Raw() //nolint:wrapcheck // ManagedResources does
 }
 
 // entries appends the rows of a page.

@@ -84,7 +84,8 @@ func Masked(obj map[string]any) map[string]any {
 	case maybeSecret(obj):
 		obj = runtime.DeepCopyJSON(obj)
 		for field, content := range obj {
-			if slices.Contains(open, field) || kind != "Secret" && slices.Contains(openOfOthers, field) || content == nil {
+			if slices.Contains(open, field) || kind != "Secret" && slices.Contains(openOfOthers, field) ||
+				content == nil {
 				continue
 			}
 			values, isMap := content.(map[string]any)

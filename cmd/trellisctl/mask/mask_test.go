@@ -12,8 +12,10 @@ func TestValuesOfSecretsAreMasked(t *testing.T) {
 	const value = "geheim"
 	secret := func() map[string]any {
 		return map[string]any{
-			"kind": "Secret", "data": map[string]any{"a": "Z2VoZWlt"}, "stringData": map[string]any{"b": value, "c": int64(7)},
-			"metadata": map[string]any{"name": "s", "annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": value, "other": "x"}},
+			"kind": "Secret", "data": map[string]any{"a": "Z2VoZWlt"},
+			"stringData": map[string]any{"b": value, "c": int64(7)},
+			"metadata": map[string]any{"name": "s",
+				"annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": value, "other": "x"}},
 		}
 	}
 	given := secret()
@@ -22,9 +24,11 @@ func TestValuesOfSecretsAreMasked(t *testing.T) {
 	g.Expect(masked["data"]).To(Equal(map[string]any{"a": "(hidden, 6 bytes)"}))
 	g.Expect(fmt.Sprint(masked)).To(ContainSubstring("other:x"))
 	g.Expect(given).To(Equal(secret()), "what was given is not changed")
-	misspelt := map[string]any{"kind": "Secret", "type": "Opaque", "stringdata": map[string]any{"b": value}, "Data": value, "immutable": true}
+	misspelt := map[string]any{"kind": "Secret", "type": "Opaque", "stringdata": map[string]any{"b": value},
+		"Data": value, "immutable": true}
 	g.Expect(Masked(misspelt)).To(Equal(map[string]any{
-		"kind": "Secret", "type": "Opaque", "stringdata": map[string]any{"b": "(hidden, 6 bytes)"}, "Data": "(hidden)", "immutable": true,
+		"kind": "Secret", "type": "Opaque", "stringdata": map[string]any{"b": "(hidden, 6 bytes)"},
+		"Data": "(hidden)", "immutable": true,
 	}))
 	g.Expect(Hidden("Secret", "stringdata", "b")).To(BeTrue())
 	g.Expect(Hidden("Secret", "type")).To(BeFalse())
@@ -34,7 +38,8 @@ func TestValuesOfSecretsAreMasked(t *testing.T) {
 		if kind == "SecretList" {
 			delete(item, "kind")
 		}
-		g.Expect(fmt.Sprint(Masked(map[string]any{"kind": kind, "items": []any{item}}))).NotTo(Or(ContainSubstring(value), ContainSubstring("Z2Vo")), kind)
+		g.Expect(fmt.Sprint(Masked(map[string]any{"kind": kind, "items": []any{item}}))).
+			NotTo(Or(ContainSubstring(value), ContainSubstring("Z2Vo")), kind)
 	}
 	g.Expect(fmt.Sprint(Masked(map[string]any{"kind": "Secret", "data": value}))).NotTo(ContainSubstring(value))
 	configMap := map[string]any{"kind": "ConfigMap", "data": map[string]any{"a": value}}
@@ -45,31 +50,38 @@ func TestValuesOfMisspeltSecretsAreMasked(t *testing.T) {
 	const value = "geheim"
 	values := map[string]any{"password": value}
 	for name, obj := range map[string]map[string]any{
-		"a plural":                   {"apiVersion": "v1", "kind": "Secrets", "stringData": values},
-		"lower case":                 {"apiVersion": "v1", "kind": "secret", "data": values},
-		"a typo":                     {"apiVersion": "v1", "kind": "Secert", "data": values},
-		"two typos":                  {"apiVersion": "v1", "kind": "Secert", "sringData": values},
-		"no kind":                    {"apiVersion": "v1", "data": values},
-		"no apiVersion":              {"kind": "Secrets", "data": values},
-		"no type at all":             {"stringData": values},
-		"a wrong apiVersion":         {"apiVersion": "core/v1", "kind": "Secret", "data": values},
-		"an impossible apiVersion":   {"apiVersion": "a/b/c", "kind": "Secrets", "Data": values},
-		"a wrong group and a typo":   {"apiVersion": "core/v1", "kind": "Secrets", "data": values},
-		"fields of two kinds":        {"apiVersion": "v1", "kind": "ConfigMap", "stringData": values, "data": values},
-		"fields in lower case":       {"apiVersion": "core/v1", "kind": "Secrets", "stringdata": values},
-		"what kubectl noted of it":   {"apiVersion": "v1", "kind": "Secrets", "metadata": map[string]any{"annotations": map[string]any{"kubectl.kubernetes.io/last-applied-configuration": value}}},
-		"a list of a misspelt kind":  {"apiVersion": "v1", "kind": "SecretsList", "items": []any{map[string]any{"stringData": values}}},
-		"an item of a misspelt kind": {"apiVersion": "v1", "kind": "List", "items": []any{map[string]any{"apiVersion": "v1", "kind": "Secrets", "data": values}}},
+		"a plural":                 {"apiVersion": "v1", "kind": "Secrets", "stringData": values},
+		"lower case":               {"apiVersion": "v1", "kind": "secret", "data": values},
+		"a typo":                   {"apiVersion": "v1", "kind": "Secert", "data": values},
+		"two typos":                {"apiVersion": "v1", "kind": "Secert", "sringData": values},
+		"no kind":                  {"apiVersion": "v1", "data": values},
+		"no apiVersion":            {"kind": "Secrets", "data": values},
+		"no type at all":           {"stringData": values},
+		"a wrong apiVersion":       {"apiVersion": "core/v1", "kind": "Secret", "data": values},
+		"an impossible apiVersion": {"apiVersion": "a/b/c", "kind": "Secrets", "Data": values},
+		"a wrong group and a typo": {"apiVersion": "core/v1", "kind": "Secrets", "data": values},
+		"fields of two kinds":      {"apiVersion": "v1", "kind": "ConfigMap", "stringData": values, "data": values},
+		"fields in lower case":     {"apiVersion": "core/v1", "kind": "Secrets", "stringdata": values},
+		"what kubectl noted of it": {"apiVersion": "v1", "kind": "Secrets",
+			"metadata": map[string]any{"annotations": map[string]any{
+				"kubectl.kubernetes.io/last-applied-configuration": value}}},
+		"a list of a misspelt kind": {"apiVersion": "v1", "kind": "SecretsList",
+			"items": []any{map[string]any{"stringData": values}}},
+		"an item of a misspelt kind": {"apiVersion": "v1", "kind": "List",
+			"items": []any{map[string]any{"apiVersion": "v1", "kind": "Secrets", "data": values}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(fmt.Sprint(Masked(obj))).To(And(Not(ContainSubstring(value)), ContainSubstring("(hidden")))
+			NewWithT(t).Expect(fmt.Sprint(Masked(obj))).To(And(Not(ContainSubstring(value)),
+				ContainSubstring("(hidden")))
 		})
 	}
 	for name, obj := range map[string]map[string]any{
-		"a ConfigMap":                    {"apiVersion": "v1", "kind": "ConfigMap", "data": values, "binaryData": values},
-		"a Deployment":                   {"apiVersion": "apps/v1", "kind": "Deployment", "spec": values},
-		"a kind in a wrong group":        {"apiVersion": "v1", "kind": "Deployment", "spec": values, "status": values},
-		"a custom resource":              {"apiVersion": "example.org/v1", "kind": "ExternalSecret", "spec": values, "rules": []any{value}},
+		"a ConfigMap": {"apiVersion": "v1", "kind": "ConfigMap", "data": values,
+			"binaryData": values},
+		"a Deployment":            {"apiVersion": "apps/v1", "kind": "Deployment", "spec": values},
+		"a kind in a wrong group": {"apiVersion": "v1", "kind": "Deployment", "spec": values, "status": values},
+		"a custom resource": {"apiVersion": "example.org/v1", "kind": "ExternalSecret", "spec": values,
+			"rules": []any{value}},
 		"a kind that Kubernetes defines": {"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": values},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -102,8 +102,9 @@ func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resou
 // NewSuspend returns the command suspend.
 func NewSuspend(env *cli.Env) *cobra.Command {
 	o := &operation{env: env}
-	return o.command("suspend", "Have the hub leave a ManagedResource alone", `Have the hub leave a ManagedResource alone until "resume": nothing is applied, drift is not corrected, health is not judged. Its
-objects stay as they are. Its deletion still deletes them.`,
+	return o.command("suspend", "Pause the reconciliation of a ManagedResource", `
+Pause the reconciliation of a ManagedResource until "resume": nothing is applied, drift is not corrected, health is not
+checked. Its objects stay as they are. Its deletion still deletes them.`[1:],
 		`  trellisctl -n shoot--foo--a suspend mr addons`,
 		func(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) error {
 			if mr.DeletionTimestamp != nil {
@@ -116,8 +117,9 @@ objects stay as they are. Its deletion still deletes them.`,
 // NewResume returns the command resume.
 func NewResume(env *cli.Env) *cobra.Command {
 	o := &operation{env: env}
-	return o.command("resume", "Have the hub look after a suspended ManagedResource again", `Have the hub look after a ManagedResource again that was suspended. What has changed meanwhile, in its Secrets or in the target, is
-applied: "diff mr" shows beforehand what that will be.`,
+	return o.command("resume", "Resume the reconciliation of a ManagedResource", `
+Resume the reconciliation of a ManagedResource that was suspended. What has changed meanwhile, in its Secrets or in the
+target, is applied: "diff mr" shows beforehand what that will be.`[1:],
 		`  trellisctl -n shoot--foo--a diff mr addons
   trellisctl -n shoot--foo--a resume mr addons`,
 		func(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) error {
@@ -125,7 +127,7 @@ applied: "diff mr" shows beforehand what that will be.`,
 		})
 }
 
-// ignore sets or removes the annotation and waits until the conditions say so.
+// ignore sets or removes the annotation and waits until the conditions show it.
 func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource, value,
 	what string, ignored bool) error {
 	if err := o.annotate(ctx, source, mr, resourcesv1alpha1.IgnoreAnnotation, value); err != nil {
@@ -145,7 +147,8 @@ func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resource
 		return known && says == ignored, "waiting for the hub: " + Say(mr, resourcesv1alpha1.ConditionResourcesApplied), nil
 	})
 	if err != nil {
-		return fmt.Errorf("managedResource %s has its annotation, but the hub does not say that it is %s: %w", mr.Name, what,
+		return fmt.Errorf("managedResource %s has its annotation, but the hub does not report that it is %s: %w",
+			mr.Name, what,
 			err)
 	}
 	return o.tell(mr, " "+what)

@@ -45,22 +45,22 @@ func New(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "pack -f FILE|DIR|- --name NAME [flags]",
 		Short: "Pack manifests into a ManagedResource",
-		Long: `Pack manifests into a ManagedResource and the Secrets that it refers to, and print them, or apply them with --apply (and print them
-with -o, too).
+		Long: `Pack manifests into a ManagedResource and the Secrets that it refers to, and print them, or apply them
+with --apply (and print them with -o, too).
 
-Equal manifests give equal output, whatever files they are in and in whatever order. What the hub could not read or would refuse is
-refused: documents that are no objects, objects that are there twice, more than fits into a Secret or into an inventory. Content that
-exceeds one Secret is spread over several.
+Equal manifests give equal output, whatever files they are in and in whatever order. Input that the hub could
+not read or would refuse is refused: documents that are no objects, duplicate objects, more than fits into a Secret or
+an inventory. Content that exceeds one Secret is spread over several.
 
-Each --filename has to have manifests: a pipeline that failed leaves stdin empty, and the hub deletes what is not there any more. With
---allow-empty it need not.
+Each --filename has to have manifests: a pipeline that failed leaves stdin empty, and the hub deletes what is
+missing. With --allow-empty it need not.
 
-With --immutable, Secrets are immutable and their names end in a hash of their content. --prune then deletes those that the
-ManagedResource does not refer to any more, once the hub has applied the new ones.
+With --immutable, Secrets are immutable and their names end in a hash of their content. --prune then deletes those that
+the ManagedResource no longer refers to, once the hub has applied the new ones.
 
-Secrets that were applied with --apply belong to the ManagedResource: when it is deleted, the cluster's garbage collector deletes them,
-too, but not those that another ManagedResource referred to. --apply refuses Secrets that exist and were not packed
-for it.`,
+Secrets that were applied with --apply belong to the ManagedResource: when it is deleted, the cluster's garbage
+collector deletes them, too, but not those that another ManagedResource referred to. --apply refuses Secrets that exist
+and were not packed for it.`,
 		Example: `  # Look at it, then apply it
   trellisctl -n shoot--foo--a pack -f manifests/ --name addons --brotli | less
   trellisctl -n shoot--foo--a pack -f manifests/ --name addons --brotli --apply --wait
@@ -95,7 +95,7 @@ for it.`,
 	f.BoolVar(&p.apply, "apply", false, "Apply them to the source cluster instead of printing them.")
 	f.BoolVar(&p.force, "force-conflicts", false, "With --apply: take over fields that somebody else set.")
 	f.BoolVar(&p.prune, "prune", false,
-		"With --apply: delete Secrets that were packed for the ManagedResource before and are not needed any more.")
+		"With --apply: delete Secrets that were packed for the ManagedResource before and are no longer needed.")
 	f.BoolVar(&p.wait, "wait", false, "With --apply: wait until the ManagedResource is ready.")
 	f.DurationVar(&p.timeout, "timeout", 5*time.Minute, "How long to wait for the hub.")
 	p.output.AddFlags(command, cli.FormatYAML, cli.FormatJSON, cli.FormatName)
@@ -317,7 +317,7 @@ func (p *packer) unneeded(ctx context.Context, source *cli.Source, before,
 func (p *packer) dispose(ctx context.Context, source *cli.Source, old []*corev1.Secret) error {
 	for _, s := range old {
 		if !p.prune {
-			p.env.Note("secret/%s is not needed any more; --prune deletes such Secrets.", s.Name)
+			p.env.Note("secret/%s is no longer needed; --prune deletes such Secrets.", s.Name)
 			continue
 		}
 		if err := client.IgnoreNotFound(source.Delete(ctx, s, client.Preconditions{UID: ptr.To(s.UID)})); err != nil {

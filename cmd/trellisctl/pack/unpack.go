@@ -28,10 +28,11 @@ func NewUnpack(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "unpack mr NAME [flags]",
 		Short: "Show what is in the Secrets of a ManagedResource",
-		Long: `Show what is in the Secrets of a ManagedResource, decoded and decompressed as the hub does it. Each document says where it is from.
+		Long: `Show what is in the Secrets of a ManagedResource, decoded and decompressed as the hub does it. A comment
+in each document names the Secret and the key that it is from.
 
-The values of Secrets among the manifests are masked unless --show-secrets is given. Documents that the hub cannot read are
-told on stderr, in its words, and the exit code is 3.`,
+The values of Secrets among the manifests are masked unless --show-secrets is given. Documents that the hub cannot read
+are reported on stderr, with the hub's error, and the exit code is 3.`,
 		Example: `  trellisctl -n shoot--foo--a unpack mr addons
   trellisctl -n shoot--foo--a unpack mr addons -o name`,
 	}

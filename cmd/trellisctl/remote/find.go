@@ -160,7 +160,8 @@ func marked(ctx context.Context, source *cli.Source, here []hubv1alpha1.TargetCl
 			}
 		}
 	}
-	return nil, cli.NotFound("the cluster with UID %s, which has the objects of ManagedResource %s/%s, is not registered any more; name another one with --target",
+	return nil, cli.NotFound("the cluster with UID %s, which has the objects of ManagedResource %s/%s, is no longer "+
+		"registered; name another one with --target",
 		uid, mr.Namespace, mr.Name)
 }
 

@@ -8,6 +8,11 @@
 //	applied  ResourcesApplied is True
 //	done     ResourcesProgressing is not True, and ResourcesHealthy is True
 //
-// Trade-offs: the content of the Secrets is read for the checksum, a few at a time, which takes the right to read them.
-// Without it, the generation alone counts, and the result says so.
+// Trade-offs: the content of the Secrets is read for the checksum, a few at a time, which needs the right to read them.
+// Without it, only the generation is compared, and the result reports for how many. It is only read where the result
+// depends on it: not for what failed, is suspended, or has a new generation that is not applied yet.
+//
+// Whole ManagedResources are read, page by page, because the tables of package listing have neither the names of the
+// Secrets nor generation, checksum, and the reasons of all conditions. With a name, the API server sends only the
+// ManagedResources of that name.
 package rollout

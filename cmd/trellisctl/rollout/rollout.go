@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -64,7 +63,7 @@ type Item struct {
 type Progress struct {
 	Total  int           `json:"total"`
 	States map[State]int `json:"states"`
-	// Unread is how many Secrets may not be read. Of their ManagedResources only the generation was compared.
+	// Unread is how many ManagedResources have Secrets that may not be read. Of these only the generation was compared.
 	Unread int `json:"unreadSecrets,omitempty"`
 	// Items are those that do not have it, the worst first.
 	Items []Item `json:"items"`
@@ -85,18 +84,19 @@ func New(env *cli.Env) *cobra.Command {
 	status := &cobra.Command{
 		Use:   "status (mr|secret) [NAME] [flags]",
 		Short: "Show how many targets have a change, which do not, and why",
-		Long: `Show how far one change has come: how many of the ManagedResources that are to have it are applied, healthy and rolled
-out, which are not, and why. "mr NAME" and "secret NAME" with -A are those of this name in all namespaces; "secret" are
-the ManagedResources that refer to it. -l selects by labels, of the ManagedResources or of the Secrets.
+		Long: `Show how far one change has come: how many of the ManagedResources that are to have it are applied,
+healthy and rolled out, which are not, and why. "mr NAME" and "secret NAME" with -A are those of this name in all
+namespaces; "secret" are the ManagedResources that refer to it. -l selects by labels, of the ManagedResources or of the
+Secrets.
 
---watch goes on until all have it. The exit code is 3 if any does not, and 5 if that takes longer than --timeout.`,
+--watch continues until all have it. The exit code is 3 if any does not, and 5 if that takes longer than --timeout.`,
 		Example: `  # One ManagedResource of the same name in each namespace
   trellisctl rollout status mr addons -A --watch
 
   # A Secret that was changed everywhere
   trellisctl rollout status secret -A -l app=monitoring`,
 		Args: func(_ *cobra.Command, args []string) error {
-			_, _, err := what(args)
+			_, _, err := parse(args)
 			return err
 		},
 		ValidArgs: []string{"mr", "secret"},
@@ -104,14 +104,14 @@ the ManagedResources that refer to it. -l selects by labels, of the ManagedResou
 	}
 	r.output.AddFlags(status, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	r.selection.AddFlags(status)
-	status.Flags().BoolVarP(&r.watch, "watch", "w", false, "Go on until all have it.")
-	status.Flags().DurationVar(&r.timeout, "timeout", 10*time.Minute, "How long to go on with --watch.")
+	status.Flags().BoolVarP(&r.watch, "watch", "w", false, "Continue until all have it.")
+	status.Flags().DurationVar(&r.timeout, "timeout", 10*time.Minute, "How long to continue with --watch.")
 	command.AddCommand(status)
 	return command
 }
 
-// what reads the arguments: whether it is about Secrets, and the name.
-func what(args []string) (secret bool, name string, err error) {
+// parse reads the arguments: whether they are about Secrets, and the name, which may be empty.
+func parse(args []string) (secret bool, name string, err error) {
 	if len(args) == 1 {
 		if kind, rest, slash := strings.Cut(args[0], "/"); slash {
 			args = []string{kind, rest}
@@ -138,7 +138,7 @@ func (r *rollout) run(ctx context.Context, args []string) error {
 	if err := r.output.Validate(); err != nil {
 		return err
 	}
-	secret, name, err := what(args)
+	secret, name, err := parse(args)
 	if err != nil {
 		return err
 	}
@@ -154,10 +154,11 @@ func (r *rollout) run(ctx context.Context, args []string) error {
 		return err
 	}
 	scope := listing.Scope{Namespace: r.selection.Namespace(source), Selector: selector}
+	scope.Name = name
 	if namespace, rest, found := strings.Cut(name, "/"); found {
-		scope.Namespace, name = namespace, rest
+		scope.Namespace, scope.Name = namespace, rest
 	}
-	look := func(ctx context.Context) (*Progress, error) { return r.look(ctx, source, scope, secret, name) }
+	look := func(ctx context.Context) (*Progress, error) { return r.look(ctx, source, scope, secret) }
 	progress, err := look(ctx)
 	if err != nil {
 		return err
@@ -188,12 +189,11 @@ func (r *rollout) run(ctx context.Context, args []string) error {
 	return err
 }
 
-// look finds out how far the change has come now.
-func (r *rollout) look(ctx context.Context, source *cli.Source, scope listing.Scope, secret bool, name string) (
-	*Progress, error) {
-	about := func(mr *resourcesv1alpha1.ManagedResource) bool { return name == "" || mr.Name == name }
+// look finds out how far the change has come now. The scope is that of the Secrets if they were changed.
+func (r *rollout) look(ctx context.Context, source *cli.Source, scope listing.Scope, secret bool) (*Progress, error) {
+	about := func(*resourcesv1alpha1.ManagedResource) bool { return true }
 	if secret {
-		changed, err := secrets(ctx, source, scope, name)
+		changed, err := secrets(ctx, source, scope)
 		if err != nil {
 			return nil, err
 		}
@@ -202,7 +202,7 @@ func (r *rollout) look(ctx context.Context, source *cli.Source, scope listing.Sc
 				return changed[client.ObjectKey{Namespace: mr.Namespace, Name: ref.Name}]
 			})
 		}
-		scope.Selector = labels.Everything()
+		scope = listing.Scope{Namespace: scope.Namespace}
 	}
 	var mrs []*resourcesv1alpha1.ManagedResource
 	if err := listing.WholeManagedResources(ctx, source, scope, func(mr *resourcesv1alpha1.ManagedResource) {
@@ -224,56 +224,39 @@ func slim(mr *resourcesv1alpha1.ManagedResource) *resourcesv1alpha1.ManagedResou
 }
 
 // secrets are the Secrets that were changed.
-func secrets(ctx context.Context, source *cli.Source, scope listing.Scope, name string) (
-	map[client.ObjectKey]bool, error) {
-	found := map[client.ObjectKey]bool{}
-	options := []client.ListOption{client.InNamespace(scope.Namespace), client.Limit(500),
-		client.MatchingLabelsSelector{Selector: scope.Selector}}
-	if name != "" {
-		options = append(options, client.MatchingFields{"metadata.name": name})
+func secrets(ctx context.Context, source *cli.Source, scope listing.Scope) (map[client.ObjectKey]bool, error) {
+	keys, err := source.Keys(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), nil, scope)
+	if err != nil {
+		return nil, fmt.Errorf("listing Secrets: %w", err)
 	}
-	list := cli.SecretHeads()
-	for {
-		if err := source.List(ctx, list, append(slices.Clone(options), client.Continue(list.Continue))...); err != nil {
-			return nil, fmt.Errorf("listing Secrets: %w", err)
-		}
-		for i := range list.Items {
-			found[client.ObjectKeyFromObject(&list.Items[i])] = true
-		}
-		if list.Continue == "" {
-			return found, nil
-		}
+	found := make(map[client.ObjectKey]bool, len(keys))
+	for _, key := range keys {
+		found[key] = true
 	}
+	return found, nil
 }
 
 // judgeAll judges ManagedResources, several at a time.
 func judgeAll(ctx context.Context, source *cli.Source, mrs []*resourcesv1alpha1.ManagedResource) (*Progress, error) {
 	p := &Progress{Total: len(mrs), States: map[State]int{}, Items: []Item{}}
 	items := make([]Item, len(mrs))
-	errs := make([]error, len(mrs))
 	unread := make([]bool, len(mrs))
-	next := make(chan int)
-	var work sync.WaitGroup
-	for range min(parallel, len(mrs)) {
-		work.Go(func() {
-			for i := range next {
-				sum, err := checksum(ctx, source, mrs[i])
-				if apierrors.IsForbidden(err) {
-					unread[i], err = true, nil
-				}
-				items[i], errs[i] = judge(mrs[i], sum, err), ignored(err)
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(parallel)
+	for i := range mrs {
+		work.Go(func() error {
+			sum, err := checksum(ctx, source, mrs[i])
+			if apierrors.IsForbidden(err) {
+				unread[i], err = true, nil
 			}
+			items[i] = judge(mrs[i], sum, err)
+			return client.IgnoreNotFound(err) // a missing Secret is a state
 		})
 	}
-	for i := range mrs {
-		next <- i
+	if err := work.Wait(); err != nil {
+		return nil, err
 	}
-	close(next)
-	work.Wait()
 	for i, item := range items {
-		if errs[i] != nil {
-			return nil, errs[i]
-		}
 		if unread[i] {
 			p.Unread++
 		}
@@ -289,17 +272,19 @@ func judgeAll(ctx context.Context, source *cli.Source, mrs []*resourcesv1alpha1.
 	return p, nil
 }
 
-// ignored is an error unless it is that a Secret is missing, which is a state.
-func ignored(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+// contentMatters reports whether it depends on the content of the Secrets how far the change has come: all else in the
+// status is about the present generation, and good.
+func contentMatters(mr *resourcesv1alpha1.ManagedResource) bool {
+	applied := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
+	return mr.Status.SecretsDataChecksum != nil && mr.Status.ObservedGeneration == mr.Generation &&
+		applied != nil && applied.Status == resourcesv1alpha1.ConditionTrue &&
+		!resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation])
 }
 
-// checksum is that of the present content of a ManagedResource; empty if the status has none to compare it with.
+// checksum is that of the present content of a ManagedResource; empty if it does not matter, or the status has none to
+// compare it with.
 func checksum(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) (string, error) {
-	if mr.Status.SecretsDataChecksum == nil {
+	if !contentMatters(mr) {
 		return "", nil
 	}
 	var read []*corev1.Secret
@@ -333,7 +318,8 @@ func judge(mr *resourcesv1alpha1.ManagedResource, sum string, missing error) Ite
 		item.State = Failed
 		return item
 	case resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]):
-		item.State, item.Reason, item.Message = Pending, resourcesv1alpha1.ReasonManagedResourceIgnored, "It is suspended."
+		item.State, item.Reason, item.Message = Pending, resourcesv1alpha1.ReasonManagedResourceIgnored,
+			"It is suspended."
 		return item
 	case mr.Status.ObservedGeneration != mr.Generation, sum != "" && sum != *mr.Status.SecretsDataChecksum,
 		applied != resourcesv1alpha1.ConditionTrue:

@@ -1,8 +1,8 @@
 package rollout
 
 import (
-	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -21,8 +21,12 @@ import (
 )
 
 func secretOf(namespace, value string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "content", Labels: map[string]string{"app": "x"}},
-		Data: map[string][]byte{"data.yaml": fmt.Appendf(nil, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata: {a: %q}\n", value)}}
+	manifest := fmt.Appendf(nil,
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\ndata: {a: %q}\n", value)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "content", Labels: map[string]string{"app": "x"}},
+		Data:       map[string][]byte{"data.yaml": manifest},
+	}
 }
 
 func checksumOf(value string) *string {
@@ -31,12 +35,16 @@ func checksumOf(value string) *string {
 
 // mr is a ManagedResource that has applied a value.
 func mr(namespace, applied string, change func(*resourcesv1alpha1.ManagedResource)) *resourcesv1alpha1.ManagedResource {
-	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "addons", Generation: 3}}
+	mr := &resourcesv1alpha1.ManagedResource{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "addons", Generation: 3},
+	}
 	mr.Spec.SecretRefs = []corev1.LocalObjectReference{{Name: "content"}}
 	mr.Status.ObservedGeneration, mr.Status.SecretsDataChecksum = 3, checksumOf(applied)
-	for t, status := range map[resourcesv1alpha1.ConditionType]resourcesv1alpha1.ConditionStatus{"ResourcesApplied": "True", "ResourcesHealthy": "True",
-		"ResourcesProgressing": "False", "Ready": "True"} {
-		mr.Status.Conditions = append(mr.Status.Conditions, resourcesv1alpha1.Condition{Type: t, Status: status, Reason: string(t) + "Is" + string(status)})
+	for t, status := range map[resourcesv1alpha1.ConditionType]resourcesv1alpha1.ConditionStatus{
+		"ResourcesApplied": "True", "ResourcesHealthy": "True", "ResourcesProgressing": "False", "Ready": "True",
+	} {
+		mr.Status.Conditions = append(mr.Status.Conditions,
+			resourcesv1alpha1.Condition{Type: t, Status: status, Reason: string(t) + "Is" + string(status)})
 	}
 	if change != nil {
 		change(mr)
@@ -44,13 +52,11 @@ func mr(namespace, applied string, change func(*resourcesv1alpha1.ManagedResourc
 	return mr
 }
 
-func is(conditionType resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus) func(*resourcesv1alpha1.ManagedResource) {
+func is(conditionType resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus) func(
+	*resourcesv1alpha1.ManagedResource) {
 	return func(mr *resourcesv1alpha1.ManagedResource) {
-		for i := range mr.Status.Conditions {
-			if mr.Status.Conditions[i].Type == conditionType {
-				mr.Status.Conditions[i].Status, mr.Status.Conditions[i].Reason = status, string(conditionType)+"Is"+string(status)
-			}
-		}
+		c := resourcesv1alpha1.GetCondition(mr.Status.Conditions, conditionType)
+		c.Status, c.Reason = status, string(conditionType)+"Is"+string(status)
 	}
 }
 
@@ -72,40 +78,44 @@ func TestHowFarAChangeHasCome(t *testing.T) {
 	for _, namespace := range []string{"done", "old", "failed", "unhealthy", "progressing", "spec", "suspended"} {
 		objects = append(objects, secretOf(namespace, "new"))
 	}
-	source := &cli.Source{WithWatch: fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(objects...).Build()}
+	name := func(o client.Object) []string { return []string{o.GetName()} }
+	source := &cli.Source{WithWatch: fake.NewClientBuilder().WithScheme(cli.Scheme()).WithObjects(objects...).
+		WithIndex(&resourcesv1alpha1.ManagedResource{}, metav1.ObjectNameField, name).
+		WithIndex(&corev1.Secret{}, metav1.ObjectNameField, name).Build()}
 	r := &rollout{}
-	p, err := r.look(t.Context(), source, listing.Scope{Selector: labels.Everything()}, false, "addons")
+	p, err := r.look(t.Context(), source, listing.Scope{Name: "addons"}, false)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(p.String()).To(Equal("1 of 8 ManagedResources have the change: 2 failed, 3 pending, 1 unhealthy, 1 progressing"))
+	g.Expect(p.String()).To(Equal(
+		"1 of 8 ManagedResources have the change: 2 failed, 3 pending, 1 unhealthy, 1 progressing"))
 	states := map[string]string{}
 	for _, item := range p.Items {
 		states[item.Namespace] = string(item.State) + "/" + item.Reason
 	}
 	g.Expect(states).To(Equal(map[string]string{
-		"old": "Pending/NotAppliedYet", "failed": "Failed/ResourcesAppliedIsFalse", "unhealthy": "Unhealthy/ResourcesHealthyIsFalse",
+		"old": "Pending/NotAppliedYet", "failed": "Failed/ResourcesAppliedIsFalse",
+		"unhealthy":   "Unhealthy/ResourcesHealthyIsFalse",
 		"progressing": "Progressing/ResourcesProgressingIsTrue", "spec": "Pending/NotAppliedYet",
 		"suspended": "Pending/ManagedResourceIgnored", "missing": "Failed/CannotReadSecret",
 	}))
 
-	// Of Secrets, by their labels: all ManagedResources that refer to one.
+	// Of Secrets, by their labels or their name: all ManagedResources that refer to one.
 	selector, err := labels.Parse("app=x")
 	g.Expect(err).NotTo(HaveOccurred())
-	p, err = r.look(t.Context(), source, listing.Scope{Selector: selector}, true, "")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(p.Total).To(Equal(7))
-	g.Expect(p.States[Done]).To(Equal(1))
+	for _, scope := range []listing.Scope{{Selector: selector}, {Name: "content"}} {
+		p, err = r.look(t.Context(), source, scope, true)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(p.Total).To(Equal(7))
+		g.Expect(p.States[Done]).To(Equal(1))
+	}
 }
 
 func TestArguments(t *testing.T) {
 	for args, want := range map[string]string{
-		"mr a": "false a", "mr/a": "false a", "secret a": "true a", "secret": "true ", "secrets/n/a": "true n/a", "": "error", "pod a": "error", "mr a b": "error",
+		"mr a": "false a", "mr/a": "false a", "secret a": "true a", "secret": "true ", "secrets/n/a": "true n/a",
+		"": "error", "pod a": "error", "mr a b": "error",
 	} {
 		g := NewWithT(t)
-		var words []string
-		for _, w := range bytes.Fields([]byte(args)) {
-			words = append(words, string(w))
-		}
-		secret, name, err := what(words)
+		secret, name, err := parse(strings.Fields(args))
 		got := fmt.Sprintf("%t %s", secret, name)
 		if err != nil {
 			got = "error"

@@ -41,14 +41,14 @@ func newRemove(env *cli.Env) *cobra.Command {
 	r := &remove{env: env}
 	command := &cobra.Command{
 		Use:   "remove [flags]",
-		Short: "Delete what has an API server call a hub",
+		Short: "Delete the webhooks and policies of hubs in a cluster",
 		Long: `Delete the configurations of webhooks by which the API server of a cluster calls a hub, and the admission
-policies that a hub has there in the place of webhooks, of whatever registration. The kubeconfig is one of that cluster,
-not of the one that the hub runs in. No hub is needed for it.
+policies of hubs that replace webhooks, of any registration. The kubeconfig is one of that cluster, not of the one that
+the hub runs in. It does not need a hub.
 
-It is for a cluster whose hub is gone for good, or whose registration was deleted while it could not be reached: where
-the failure policy is Fail, nobody could create such objects any more without the hub. A hub that still looks after the
-cluster makes the configurations anew: switch off the webhooks there instead, in the TargetCluster.`,
+It is for a cluster whose hub is gone, or whose registration was deleted while it could not be reached: where the
+failure policy is Fail, nobody can create such objects then. A hub for which the cluster is registered creates the
+configurations again: switch off the webhooks in its TargetCluster instead.`,
 		Example: `  trellisctl --kubeconfig shoot-a.yaml webhooks remove`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context()) },

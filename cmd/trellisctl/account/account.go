@@ -1,4 +1,4 @@
-package cluster
+package account
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,86 +29,93 @@ import (
 const (
 	// managedByLabel marks what trellisctl creates in targets.
 	managedByLabel = "app.kubernetes.io/managed-by"
-	// userPrefix begins the annotations of service accounts in targets that say which registrations use them, one for
+	// UserPrefix begins the annotations of service accounts in targets that say which registrations use them, one for
 	// each.
-	userPrefix = "used-by.trellisctl.hub.gardener.cloud/"
+	UserPrefix = "used-by.trellisctl.hub.gardener.cloud/"
 	// accountPrefix begins the usernames of service accounts.
 	accountPrefix = "system:serviceaccount:"
-	// clusterAdmin is the ClusterRole that may do everything.
-	clusterAdmin = "cluster-admin"
-	// tokenDuration is how long tokens live unless a flag is set.
-	tokenDuration = 720 * time.Hour
-	// shortestToken is the shortest duration that API servers accept.
-	shortestToken = 10 * time.Minute
-	// rightsTimeout bounds how long it takes until an API server applies new rights.
-	rightsTimeout = 15 * time.Second
+	// ClusterAdmin is the ClusterRole that may do everything.
+	ClusterAdmin = "cluster-admin"
+	// TokenDuration is how long tokens are valid without a flag.
+	TokenDuration = 720 * time.Hour
+	// ShortestToken is the shortest duration that API servers accept.
+	ShortestToken = 10 * time.Minute
 )
 
-// accountFlags say what service account is created for the hub in a target.
-type accountFlags struct {
-	create   bool
+// Flags say what service account is created for the hub in a target.
+type Flags struct {
+	// Create is true if the account is to be created.
+	Create   bool
 	account  string
 	role     string
 	duration time.Duration
 }
 
-func (f *accountFlags) addFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.create, "create-service-account", false,
-		"Create a service account in the cluster and store a token of it, instead of the credential of the kubeconfig, which is only used to create it.")
+// AddFlags adds them to a command.
+func (f *Flags) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.Create, "create-service-account", false,
+		"Create a service account in the cluster and store a token of it, instead of the credential of the kubeconfig, "+
+			"which is only used to create it.")
 	cmd.Flags().StringVar(&f.account, "service-account", "kube-system/trellis",
 		"NAMESPACE/NAME of the service account that is created.")
-	cmd.Flags().StringVar(&f.role, "role", clusterAdmin,
+	cmd.Flags().StringVar(&f.role, "role", ClusterAdmin,
 		"ClusterRole of the service account. It has to allow whatever ManagedResources contain.")
-	cmd.Flags().DurationVar(&f.duration, "token-duration", tokenDuration,
-		"How long the token is to live; \"cluster rotate\" renews it. The API server may give a shorter one.")
+	cmd.Flags().DurationVar(&f.duration, "token-duration", TokenDuration,
+		"How long the token is to be valid; \"cluster rotate\" renews it. The API server may issue a shorter one.")
 }
 
-// account is a service account in a target.
-type account struct {
+// Account is a service account in a target.
+type Account struct {
 	client.ObjectKey
-	role     string
-	duration time.Duration
-	// user is the registration that uses the account.
-	user user
+	// Role is the ClusterRole that it is bound to, Duration how long its tokens are requested for.
+	Role     string
+	Duration time.Duration
+	// User is the registration that uses the account.
+	User User
 }
 
-// user is a registration that uses the service account. The account has an annotation for each.
-type user struct{ key, text string }
+// User is a registration that uses the service account. The account has an annotation for each.
+type User struct {
+	// Key is that of the annotation, Text its value.
+	Key, Text string
+}
 
-// userOf is the registration of a name in the namespace of the source. The UID of the source distinguishes it from
+// UserOf is the registration of a name in the namespace of the source. The UID of the source distinguishes it from
 // those of the same name in other sources, which may share the account.
-func userOf(ctx context.Context, source *cli.Source, name string) (user, error) {
+func UserOf(ctx context.Context, source *cli.Source, name string) (User, error) {
 	system := &corev1.Namespace{}
 	if err := source.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
-		return user{}, fmt.Errorf(
-			"reading the namespace kube-system of the source cluster, by whose UID a service account knows who uses it: %w", err)
+		return User{}, fmt.Errorf(
+			"reading the namespace kube-system of the source cluster, whose UID is part of a user of a service account: %w", err)
 	}
 	registration := source.Namespace + "/" + name
 	digest := sha256.Sum256([]byte(string(system.UID) + "/" + registration))
-	return user{key: userPrefix + hex.EncodeToString(digest[:8]),
-		text: fmt.Sprintf("%s in the source cluster with UID %s", registration, system.UID)}, nil
+	return User{Key: UserPrefix + hex.EncodeToString(digest[:8]),
+		Text: fmt.Sprintf("%s in the source cluster with UID %s", registration, system.UID)}, nil
 }
 
-// parse reads the flags.
-func (f *accountFlags) parse() (*account, error) {
-	key, err := parseAccount(f.account)
+// Parse reads the flags.
+func (f *Flags) Parse() (*Account, error) {
+	key, err := ParseKey(f.account)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkDuration(f.duration); err != nil {
+	if err := CheckDuration(f.duration); err != nil {
 		return nil, err
 	}
-	return &account{ObjectKey: key, role: f.role, duration: f.duration}, nil
+	return &Account{ObjectKey: key, Role: f.role, Duration: f.duration}, nil
 }
 
-func checkDuration(duration time.Duration) error {
-	if duration < shortestToken {
-		return cli.Usage("--token-duration %s: API servers issue no tokens for less than %s", duration, shortestToken)
+// CheckDuration returns an error for a duration of tokens that no API server issues.
+func CheckDuration(duration time.Duration) error {
+	if duration < ShortestToken {
+		return cli.Usage("--token-duration %s: API servers issue no tokens for less than %s", duration, ShortestToken)
 	}
 	return nil
 }
 
-func parseAccount(text string) (client.ObjectKey, error) {
+// ParseKey reads NAMESPACE/NAME.
+func ParseKey(text string) (client.ObjectKey, error) {
 	namespace, name, found := strings.Cut(text, "/")
 	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return client.ObjectKey{}, cli.Usage("--service-account %q: must be NAMESPACE/NAME", text)
@@ -118,14 +124,14 @@ func parseAccount(text string) (client.ObjectKey, error) {
 }
 
 // objectName is the name of the objects of the account in the cluster.
-func (a *account) objectName() string { return "trellisctl:" + a.Namespace + ":" + a.Name }
+func (a *Account) objectName() string { return "trellisctl:" + a.Namespace + ":" + a.Name }
 
-// identityRole is the ClusterRole that is added to a role other than cluster-admin.
-func (a *account) identityRole() string { return a.objectName() + ":identity" }
+// IdentityRole is the ClusterRole that is added to a role other than cluster-admin.
+func (a *Account) IdentityRole() string { return a.objectName() + ":identity" }
 
 // objects are the service account and its rights. A role other than cluster-admin is extended by two rights that the
 // hub and rotate need: to read kube-system, and to renew its own token.
-func (a *account) objects() []client.Object {
+func (a *Account) objects() []client.Object {
 	name := a.objectName()
 	head := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name,
@@ -137,18 +143,20 @@ func (a *account) objects() []client.Object {
 	}
 	objects := []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: head(a.Namespace, a.Name)},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: head("", name), Subjects: subjects, RoleRef: role("ClusterRole", a.role)},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: head("", name), Subjects: subjects,
+			RoleRef: role("ClusterRole", a.Role)},
 	}
-	if a.role == clusterAdmin {
+	if a.Role == ClusterAdmin {
 		return objects
 	}
 	return append(objects,
-		&rbacv1.ClusterRole{ObjectMeta: head("", a.identityRole()), Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem},
-				Verbs: []string{"get"}},
+		&rbacv1.ClusterRole{ObjectMeta: head("", a.IdentityRole()), Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"namespaces"},
+				ResourceNames: []string{metav1.NamespaceSystem},
+				Verbs:         []string{"get"}},
 		}},
 		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: head("", a.identityRole()), Subjects: subjects, RoleRef: role("ClusterRole", a.identityRole()),
+			ObjectMeta: head("", a.IdentityRole()), Subjects: subjects, RoleRef: role("ClusterRole", a.IdentityRole()),
 		},
 		&rbacv1.Role{ObjectMeta: head(a.Namespace, name+":token"), Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, ResourceNames: []string{a.Name},
@@ -159,11 +167,11 @@ func (a *account) objects() []client.Object {
 	)
 }
 
-// create creates missing objects of the service account and its rights, and records its user.
-func (a *account) create(ctx context.Context, c client.Client) error {
-	if a.role != clusterAdmin {
-		if err := c.Get(ctx, client.ObjectKey{Name: a.role}, &rbacv1.ClusterRole{}); err != nil {
-			return fmt.Errorf("ClusterRole %s for the service account: %w", a.role, err)
+// Create creates missing objects of the service account and its rights, and records its user.
+func (a *Account) Create(ctx context.Context, c client.Client) error {
+	if a.Role != ClusterAdmin {
+		if err := c.Get(ctx, client.ObjectKey{Name: a.Role}, &rbacv1.ClusterRole{}); err != nil {
+			return fmt.Errorf("ClusterRole %s for the service account: %w", a.Role, err)
 		}
 	}
 	for _, obj := range a.objects() {
@@ -175,14 +183,19 @@ func (a *account) create(ctx context.Context, c client.Client) error {
 			return fmt.Errorf("creating %s in the target: %w", cli.Name(c.Scheme(), obj), err)
 		}
 	}
-	_, err := a.note(ctx, c, &a.user.text)
+	return a.Use(ctx, c)
+}
+
+// Use records the user of an existing service account.
+func (a *Account) Use(ctx context.Context, c client.Client) error {
+	_, err := a.note(ctx, c, &a.User.Text)
 	return err
 }
 
 // note records the user of the service account, or removes it if the text is nil. It returns the updated account.
-func (a *account) note(ctx context.Context, c client.Client, text *string) (*corev1.ServiceAccount, error) {
+func (a *Account) note(ctx context.Context, c client.Client, text *string) (*corev1.ServiceAccount, error) {
 	patch, err := json.Marshal(
-		map[string]any{"metadata": map[string]any{"annotations": map[string]*string{a.user.key: text}}})
+		map[string]any{"metadata": map[string]any{"annotations": map[string]*string{a.User.Key: text}}})
 	if err != nil {
 		return nil, fmt.Errorf("encoding who uses service account %s: %w", a.ObjectKey, err)
 	}
@@ -198,7 +211,7 @@ func (a *account) note(ctx context.Context, c client.Client, text *string) (*cor
 func users(sa *corev1.ServiceAccount) []string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(sa.Annotations)) {
-		if strings.HasPrefix(key, userPrefix) {
+		if strings.HasPrefix(key, UserPrefix) {
 			all = append(all, sa.Annotations[key])
 		}
 	}
@@ -206,7 +219,7 @@ func users(sa *corev1.ServiceAccount) []string {
 }
 
 // sameRole returns an error if an existing binding has another role, since that cannot be changed.
-func (a *account) sameRole(ctx context.Context, c client.Client, obj client.Object) error {
+func (a *Account) sameRole(ctx context.Context, c client.Client, obj client.Object) error {
 	wanted, ok := obj.(*rbacv1.ClusterRoleBinding)
 	if !ok {
 		return nil
@@ -216,17 +229,17 @@ func (a *account) sameRole(ctx context.Context, c client.Client, obj client.Obje
 		return err
 	}
 	if live.RoleRef != wanted.RoleRef {
-		return cli.Refused("it exists, and gives the service account the ClusterRole %s instead of %s; delete it or choose another --service-account",
-			live.RoleRef.Name, wanted.RoleRef.Name)
+		return cli.Refused("it exists, and binds the service account to the ClusterRole %s instead of %s; delete it or "+
+			"choose another --service-account", live.RoleRef.Name, wanted.RoleRef.Name)
 	}
 	return nil
 }
 
-// remove removes the user from the service account. If it has no other user, remove deletes the objects that create
+// Remove removes the user from the service account. If it has no other user, Remove deletes the objects that create
 // made, and no others; else it returns why the account stays. An account that does not have the user recorded may have
 // other unrecorded users.
-func (a *account) remove(ctx context.Context, c client.Client) (stays string, deleted []string, err error) {
-	objects := (&account{ObjectKey: a.ObjectKey}).objects() // with those that only some roles have
+func (a *Account) Remove(ctx context.Context, c client.Client) (stays string, deleted []string, err error) {
+	objects := (&Account{ObjectKey: a.ObjectKey}).objects() // with those that only some roles have
 	noted := false
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if !noted {
@@ -236,8 +249,8 @@ func (a *account) remove(ctx context.Context, c client.Client) (stays string, de
 			} else if err != nil {
 				return fmt.Errorf("reading service account %s in the target: %w", a.ObjectKey, err)
 			}
-			if _, noted = sa.Annotations[a.user.key]; !noted {
-				stays = "it does not note this registration, so nobody knows who else uses it"
+			if _, noted = sa.Annotations[a.User.Key]; !noted {
+				stays = "it does not note this registration, so other users are not known"
 				return nil
 			}
 		}
@@ -281,9 +294,9 @@ func (a *account) remove(ctx context.Context, c client.Client) (stays string, de
 	return "", deleted, nil
 }
 
-// roles are the roles that are bound to the service account in the whole cluster. It returns an error if they may not
+// Roles are the roles that are bound to the service account in the whole cluster. It returns an error if they may not
 // be listed.
-func (a *account) roles(ctx context.Context, c client.Client) ([]string, error) {
+func (a *Account) Roles(ctx context.Context, c client.Client) ([]string, error) {
 	bindings := &rbacv1.ClusterRoleBindingList{}
 	if err := c.List(ctx, bindings); err != nil {
 		return nil, fmt.Errorf("listing ClusterRoleBindings in the target: %w", err)
@@ -304,22 +317,22 @@ func (a *account) roles(ctx context.Context, c client.Client) ([]string, error) 
 }
 
 // username is the username of the service account in its cluster.
-func (a *account) username() string { return accountPrefix + a.Namespace + ":" + a.Name }
+func (a *Account) username() string { return accountPrefix + a.Namespace + ":" + a.Name }
 
-// accountOf returns the service account of a credential, as reported by the target; false if it has none.
-func accountOf(ctx context.Context, c client.Client) (client.ObjectKey, bool, error) {
+// Of returns the service account of a credential, as reported by the target; false if it has none.
+func Of(ctx context.Context, c client.Client) (client.ObjectKey, bool, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {
 		return client.ObjectKey{}, false, fmt.Errorf("asking the target whose credential it is: %w", err)
 	}
 	name, isAccount := strings.CutPrefix(review.Status.UserInfo.Username, accountPrefix)
-	key, err := parseAccount(strings.Replace(name, ":", "/", 1))
+	key, err := ParseKey(strings.Replace(name, ":", "/", 1))
 	return key, isAccount && err == nil, nil
 }
 
 // token requests a token from the API server.
-func (a *account) token(ctx context.Context, c client.Client) (token string, expires time.Time, err error) {
-	seconds := int64(a.duration / time.Second)
+func (a *Account) token(ctx context.Context, c client.Client) (token string, expires time.Time, err error) {
+	seconds := int64(a.Duration / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name}}
 	if err := c.SubResource("token").Create(ctx, sa, request); err != nil {
@@ -328,49 +341,16 @@ func (a *account) token(ctx context.Context, c client.Client) (token string, exp
 	return request.Status.Token, request.Status.ExpirationTimestamp.Time, nil
 }
 
-// kubeconfig replaces the credential of a kubeconfig by a new token of the service account.
-func (a *account) kubeconfig(ctx context.Context, env *cli.Env, admin *remote.Kubeconfig, c client.Client) (
+// Kubeconfig replaces the credential of a kubeconfig by a new token of the service account.
+func (a *Account) Kubeconfig(ctx context.Context, env *cli.Env, admin *remote.Kubeconfig, c client.Client) (
 	*remote.Kubeconfig, error) {
 	token, expires, err := a.token(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	// The duration began when the server issued it, a moment ago.
-	if given := expires.Sub(env.Clock.Now()); given < a.duration-time.Minute {
+	if given := expires.Sub(env.Clock.Now()); given < a.Duration-time.Minute {
 		env.Warn("the cluster issues tokens for %s at most: renew it before it ends", given.Round(time.Minute))
 	}
 	return admin.WithToken(a.Name, token), nil
-}
-
-// check connects with the kubeconfig that will be stored. It retries until the rights of a new service account are
-// effective.
-func check(ctx context.Context, env *cli.Env, stored *remote.Kubeconfig, flags remote.Flags, fresh bool) (
-	raw []byte, connection *remote.Connection, err error) {
-	raw, config, err := stored.Stored()
-	if err != nil {
-		return nil, nil, err
-	}
-	end := env.Clock.Now().Add(rightsTimeout)
-	progress := env.Progress()
-	defer progress.End()
-	for {
-		connection, err = remote.Connect(ctx, config, flags.ConnectTimeout, stored.Policy.Addresses)
-		if err == nil || !fresh || cli.ExitCode(err) != cli.ExitRefused || env.Clock.Now().After(end) {
-			return raw, connection, err
-		}
-		progress.Say("waiting until the cluster knows of the rights of the service account")
-		select {
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
-		case <-env.Clock.After(500 * time.Millisecond):
-		}
-	}
-}
-
-// mayDoEverything asks the target whether a credential has all rights there. Without a response that is not known.
-func mayDoEverything(ctx context.Context, c client.Client) bool {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Group: "*", Version: "*", Resource: "*", Verb: "*"},
-	}}
-	return c.Create(ctx, review) != nil || review.Status.Allowed
 }

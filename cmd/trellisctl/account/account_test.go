@@ -1,4 +1,4 @@
-package cluster
+package account
 
 import (
 	"context"
@@ -18,15 +18,16 @@ import (
 // that moment.
 func TestWhoComesMeanwhileKeepsTheAccount(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
-	used := func(by string) *account {
-		return &account{ObjectKey: client.ObjectKey{Namespace: "kube-system", Name: "trellis"}, role: clusterAdmin, user: user{key: userPrefix + by, text: by}}
+	used := func(by string) *Account {
+		return &Account{ObjectKey: client.ObjectKey{Namespace: "kube-system", Name: "trellis"}, Role: ClusterAdmin,
+			User: User{Key: UserPrefix + by, Text: by}}
 	}
 	came := false
 	c := fake.NewClientBuilder().WithScheme(cli.Scheme()).WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.DeleteOption) error {
 			if _, is := obj.(*corev1.ServiceAccount); is && !came {
 				came = true
-				if err := used("second").create(ctx, c); err != nil {
+				if err := used("second").Create(ctx, c); err != nil {
 					return err
 				}
 			}
@@ -35,29 +36,29 @@ func TestWhoComesMeanwhileKeepsTheAccount(t *testing.T) {
 	}).Build()
 	exists := func() error { return c.Get(ctx, used("").ObjectKey, &corev1.ServiceAccount{}) }
 
-	g.Expect(used("first").create(ctx, c)).To(Succeed())
-	stays, deleted, err := used("first").remove(ctx, c)
+	g.Expect(used("first").Create(ctx, c)).To(Succeed())
+	stays, deleted, err := used("first").Remove(ctx, c)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(stays).To(Equal("others use it: second"))
 	g.Expect(deleted).To(BeEmpty())
 	g.Expect(exists()).To(Succeed())
 
-	stays, deleted, err = used("second").remove(ctx, c)
+	stays, deleted, err = used("second").Remove(ctx, c)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(stays).To(BeEmpty())
 	g.Expect(deleted).To(HaveLen(2))
 	g.Expect(exists()).NotTo(Succeed())
 
-	stays, deleted, err = used("second").remove(ctx, c)
+	stays, deleted, err = used("second").Remove(ctx, c)
 	g.Expect(err).NotTo(HaveOccurred(), "what is gone is gone")
 	g.Expect(stays).To(BeEmpty())
 	g.Expect(deleted).To(BeEmpty())
 
 	stranger := used("third")
-	g.Expect(used("fourth").create(ctx, c)).To(Succeed())
-	stays, deleted, err = stranger.remove(ctx, c)
+	g.Expect(used("fourth").Create(ctx, c)).To(Succeed())
+	stays, deleted, err = stranger.Remove(ctx, c)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(stays).To(ContainSubstring("nobody knows who else uses it"))
+	g.Expect(stays).To(ContainSubstring("other users are not known"))
 	g.Expect(deleted).To(BeEmpty())
 	g.Expect(exists()).To(Succeed())
 }

@@ -1,4 +1,4 @@
-package convert
+package document
 
 import (
 	"bytes"
@@ -14,19 +14,20 @@ import (
 // commentWidth is how long a line of a comment may be, without its indentation.
 const commentWidth = 100
 
-// document is a YAML document. Its keys stand in the order in which they were set.
-type document struct {
+// Document is a YAML document. Its keys stand in the order in which they were set.
+type Document struct {
 	root *yaml.Node
 	keys map[string]*yaml.Node
 }
 
-func newDocument() *document {
-	return &document{root: &yaml.Node{Kind: yaml.MappingNode}, keys: map[string]*yaml.Node{}}
+// New returns an empty document.
+func New() *Document {
+	return &Document{root: &yaml.Node{Kind: yaml.MappingNode}, keys: map[string]*yaml.Node{}}
 }
 
-// set sets a key by its path, such as classes[0].name. All above it that does not exist is made: mappings, and lists of
+// Set sets a key by its path, such as classes[0].name. All above it that does not exist is made: mappings, and lists of
 // one mapping.
-func (d *document) set(path string, value any) error {
+func (d *Document) Set(path string, value any) error {
 	content, err := encode(value)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
@@ -63,7 +64,7 @@ func (d *document) set(path string, value any) error {
 // encode makes a node of a value by its JSON names.
 func encode(value any) (*yaml.Node, error) {
 	if d, ok := value.(time.Duration); ok {
-		value = short(d)
+		value = Short(d)
 	}
 	raw, err := k8syaml.Marshal(value)
 	if err != nil {
@@ -76,8 +77,8 @@ func encode(value any) (*yaml.Node, error) {
 	return node.Content[0], nil
 }
 
-// short is a duration without what is zero at its end.
-func short(d time.Duration) string {
+// Short is a duration without what is zero at its end.
+func Short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
@@ -88,8 +89,8 @@ func short(d time.Duration) string {
 	return text
 }
 
-// comment adds a comment to a key, and reports whether there is such a key.
-func (d *document) comment(path, text string) bool {
+// Comment adds a comment to a key, and reports whether there is such a key.
+func (d *Document) Comment(path, text string) bool {
 	key := d.keys[path]
 	if key == nil {
 		return false
@@ -113,8 +114,8 @@ func wrapped(text string) (lines []string) {
 	return append(lines, line)
 }
 
-// without is the document without some keys, of which all levels have to exist or none.
-func (d *document) without(paths ...string) {
+// Without is the document without some keys, of which all levels have to exist or none.
+func (d *Document) Without(paths ...string) {
 	for _, path := range paths {
 		removeKey(d.root, strings.Split(path, "."))
 		delete(d.keys, path)
@@ -138,13 +139,13 @@ func removeKey(parent *yaml.Node, path []string) {
 	}
 }
 
-// below puts everything below a key.
-func (d *document) below(key string) {
+// Below puts everything below a key.
+func (d *Document) Below(key string) {
 	d.root = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: key}, d.root}}
 }
 
-// yaml are the bytes of the document, after some comments of its own.
-func (d *document) yaml(head []string) ([]byte, error) {
+// YAML are the bytes of the document, after some comments of its own.
+func (d *Document) YAML(head []string) ([]byte, error) {
 	var out bytes.Buffer
 	for _, text := range head {
 		for i, line := range wrapped(text) {
