@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -73,8 +74,16 @@ func namespace(t *testing.T, name string, labels map[string]string) {
 // created is what an object becomes when it is created, without being stored.
 func created(t *testing.T, object *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
-	result := object.DeepCopy()
-	NewWithT(t).Expect(target.Client.Create(context.Background(), result, client.DryRunAll)).To(Succeed())
+	g := NewWithT(t)
+	var result *unstructured.Unstructured
+	var err error
+	// A mutating policy needs the schema of a kind, which the API server takes a while to learn after its CRD.
+	g.Eventually(func() bool {
+		result = object.DeepCopy()
+		err = target.Client.Create(context.Background(), result, client.DryRunAll)
+		return apierrors.IsServiceUnavailable(err)
+	}).Should(BeFalse())
+	g.Expect(err).NotTo(HaveOccurred())
 	for _, volatile := range []string{"uid", "creationTimestamp", "managedFields", "generation", "resourceVersion",
 		"selfLink"} {
 		unstructured.RemoveNestedField(result.Object, "metadata", volatile)
