@@ -228,7 +228,7 @@ func TestAServiceAccountWithFewerRightsRenewsItsToken(t *testing.T) {
 	p.Expect(r.err).To(ContainSubstring("may not do everything"))
 
 	// A binding cannot change its role, so an account cannot silently get other rights than were asked for.
-	p.fails(cli.ExitRefused, "gives the service account the ClusterRole "+p.name+" instead of cluster-admin",
+	p.fails(cli.ExitRefused, "binds the service account to the ClusterRole "+p.name+" instead of cluster-admin",
 		"cluster", "add", "shoot-b", "--from-kubeconfig", admin, "--create-service-account", "--service-account", p.name+"/few")
 }
 
