@@ -77,7 +77,7 @@ func (l *leaving) start(ctx context.Context) error {
 				}
 			})
 		if ctx.Err() != nil {
-			return nil // the end of the term is no error
+			return nil //nolint:nilerr // the end of the term is no error
 		}
 		return err //nolint:wrapcheck // it says what was watched
 	})

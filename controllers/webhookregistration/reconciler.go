@@ -330,7 +330,7 @@ func (r *reconciler) attachCalls(
 		return retryPause, &metav1.Condition{
 			Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonWebhooksNotServed,
 			Message: "the hub does not serve the webhooks of this target yet: " + err.Error(),
-		}, nil
+		}, nil //nolint:nilerr // the condition has it
 	}
 	live := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	name := types.NamespacedName{Name: r.configurationName(target.Key())}

@@ -88,7 +88,6 @@ var (
 	toTarget       = &drill{title: "This target", uid: "trellis-target", target: true}
 	toHub          = &drill{title: "Performance of the hub", uid: "trellis-hub"}
 	toDrift        = &drill{title: "Drift", uid: "trellis-drift"}
-	toWebhooks     = &drill{title: "Webhooks", uid: "trellis-webhooks"}
 	toConnectivity = &drill{title: "Credentials and connectivity", uid: "trellis-connectivity"}
 )
 

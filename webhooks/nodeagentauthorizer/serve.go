@@ -14,7 +14,7 @@ const Path = "node-agent-authorizer"
 
 // ServeTarget implements server.Extra. A target for which the authorizer is off gets no opinion.
 func (a *Authorizer) ServeTarget(w http.ResponseWriter, r *http.Request, caller server.Caller) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, int64(bounds.Bytes)+1)) // what is longer exceeds the bounds
+	body, err := io.ReadAll(io.LimitReader(r.Body, bounds.Bytes+1)) // what is longer exceeds the bounds
 	if err != nil {
 		http.Error(w, "the body cannot be read", http.StatusBadRequest)
 		return

@@ -91,7 +91,7 @@ type Options struct {
 
 // Run runs a hub until ctx ends. The error is nil if it was that, and the end was an orderly one.
 func Run(ctx context.Context, o Options) error {
-	h, err := newHub(o) //nolint:contextcheck // some callbacks answer from memory and get no context to pass on
+	h, err := newHub(o)
 	if err != nil {
 		return err
 	}

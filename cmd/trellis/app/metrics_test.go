@@ -129,6 +129,9 @@ func TestMetricsOfAHubAreTheDefinedOnes(t *testing.T) {
 				"trellis_hub_config_last_reload_successful", "trellis_hub_config_restart_needed",
 				"trellis_clustercache_probes_total", "trellis_clustercache_mass_disconnect",
 				"trellis_target_tokens_overdue", "trellis_target_tokens_overdue_expiration_timestamp_seconds",
+				"trellis_target_condition_false", "trellis_target_managedresources_not_applied",
+				"trellis_target_managedresources_contested", "trellis_target_managedresources_deletion_oldest_seconds",
+				"trellis_target_revision_lag_seconds", "trellis_target_drift_late_total",
 				// Of controllers in targets, which are off here.
 				"trellis_controller_care_constraints", "trellis_controller_care_webhook_configurations_remedied_total",
 				"trellis_controller_stale_pods_deleted_total", "trellis_target_certificates_denied_total",

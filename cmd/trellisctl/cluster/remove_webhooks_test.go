@@ -42,7 +42,9 @@ func TestTheAccountStaysUntilWebhooksAreGone(t *testing.T) {
 				Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object,
 					_ ...client.GetOption,
 				) error {
-					of(test.reasons[min(reads, len(test.reasons)-1)]).DeepCopyInto(object.(*hubv1alpha1.TargetCluster))
+					tc, is := object.(*hubv1alpha1.TargetCluster)
+					g.Expect(is).To(BeTrue())
+					of(test.reasons[min(reads, len(test.reasons)-1)]).DeepCopyInto(tc)
 					reads++
 					return nil
 				},
