@@ -9,9 +9,6 @@
 // It asks for a streamed list, whose objects come one by one, and for pages from servers that do not stream lists.
 // Metadata comes as Protocol Buffers where the server knows them.
 //
-// A stream that brought a list of more than 2 KiB keeps buffers of it. It is replaced by another one where it was, after
-// the first bookmark that follows the list, without a moment in which there is none.
-//
 // A stream that ends is opened again where it was, and so it is after a pause where there is no answer or the server
 // is busy; if there is no answer for long, Follow ends with the error, and goes on where it was when it is called
 // again: who does not answer would not answer a list either. All is listed again when the server has forgotten the

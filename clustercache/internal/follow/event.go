@@ -41,9 +41,6 @@ type watch struct {
 	collection *Collection
 	opened     time.Time
 	events     int // it brought, without those of a list
-	bytes      int // of all documents that it brought
-	http2      bool
-	bulky      bool // it keeps buffers of the list that it began with
 	end        func()
 }
 
@@ -56,7 +53,6 @@ func (w *watch) event() (event, error) {
 	if err != nil {
 		return event{}, err
 	}
-	w.bytes += len(raw)
 	return w.decode(raw)
 }
 

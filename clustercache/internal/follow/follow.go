@@ -44,8 +44,6 @@ const (
 	// maxPages bounds the pages of a list, maxToken the token that the next page is asked for with.
 	maxPages = 10_000
 	maxToken = 64 << 10
-	// smallList is how many bytes a streamed list may have for its stream to stay the watch.
-	smallList = 2 << 10
 	// listMax is how long a list may take, even if it goes on all the time, and maxListed how many events a streamed one
 	// may have: a server may send one object repeatedly.
 	listMax   = 10 * time.Minute
@@ -96,8 +94,7 @@ type Sink interface {
 	Remove(object client.Object)
 	// Complete ends a list.
 	Complete()
-	// Opened tells that a watch was opened, and how to have it opened again where it is, from any goroutine. If another one
-	// has not ended, it takes its place.
+	// Opened tells that a watch was opened, and how to have it opened again where it is, from any goroutine.
 	Opened(reopen func())
 	// Ended tells that a watch ended that was opened. Another one follows, or the end of Follow.
 	Ended()
@@ -150,11 +147,7 @@ func (f *Follower) Follow(ctx context.Context) error {
 	a := &attempt{pause: reopenPause}
 	f.begin(ctx, a)
 	for a.watch != nil {
-		if err := f.drain(a.watch); err == nil {
-			f.replace(ctx, a)
-		} else {
-			f.ended(ctx, a, err)
-		}
+		f.ended(ctx, a, f.drain(a.watch))
 	}
 	if ctx.Err() != nil || a.err == nil {
 		return nil //nolint:nilerr // whoever ended it knows
@@ -295,44 +288,31 @@ func (f *Follower) sleep(ctx context.Context, pause time.Duration, err error) {
 	}
 }
 
-// drain takes events until there are no more, and returns why. Nil: the watch is to be replaced.
+// drain takes events until there are no more, and returns why.
 func (f *Follower) drain(w *watch) error {
 	for {
 		begun, err := w.look()
-		replace := false
 		if begun {
-			replace, err = f.handle(w)
+			err = f.handle(w)
 		}
-		if replace || err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// handle takes the next event, and tells whether the watch is to be replaced after it: a bookmark has a version that
-// the server does not forget for a while.
+// handle takes the next event.
 //
 //go:noinline
-func (f *Follower) handle(w *watch) (replace bool, err error) {
+func (f *Follower) handle(w *watch) error {
 	e, err := w.event()
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer e.release()
 	w.events++
 	f.take(e)
-	return w.bulky && e.kind == bookmark && e.version != "", nil
-}
-
-// replace opens another watch in the place of one that keeps the buffers of a list. While it cannot be opened, the one
-// that there is stays, so that there is a watch all the time.
-//
-//go:noinline
-func (f *Follower) replace(ctx context.Context, a *attempt) {
-	if w, err := f.open(ctx, url.Values{"resourceVersion": {f.version}}); err == nil {
-		a.watch.end()
-		a.watch = w
-	}
+	return nil
 }
 
 // list brings all that is there. The watch that it returns, if any, goes on from there. A stream that was accepted and
@@ -372,9 +352,6 @@ func (f *Follower) complete(version string) error {
 }
 
 // stream has the server send the objects as events, up to a bookmark that says that these were all.
-//
-// Its watch is replaced later if the list was not small. net/http keeps the buffer of the last frame of a stream of
-// HTTP/2 until it is full. After a list that is up to 16 KiB for as long as the watch lasts, many times what events need.
 func (f *Follower) stream(ctx context.Context) (*watch, error) {
 	f.sink.Begin()
 	w, err := f.open(ctx, url.Values{"sendInitialEvents": {"true"},
@@ -388,7 +365,6 @@ func (f *Follower) stream(ctx context.Context) (*watch, error) {
 			e.release()
 			if err = f.complete(e.version); err == nil {
 				w.opened, f.unfinished = f.collection.Clock.Now(), 0
-				w.bulky = w.http2 && w.bytes > smallList
 				return w, nil
 			}
 		}
@@ -475,14 +451,11 @@ func (f *Follower) open(ctx context.Context, q url.Values) (*watch, error) {
 	}
 	body := response.Body // of the answer nothing else is needed any more
 	frames := newFrames(ctx, cancel, response, &f.collection)
-	w := &watch{
-		frames: frames, collection: &f.collection, opened: f.collection.Clock.Now(), http2: response.ProtoMajor == 2,
-		end: func() {
-			cancel(nil)
-			_ = body.Close()
-			frames.close()
-		},
-	}
+	w := &watch{frames: frames, collection: &f.collection, opened: f.collection.Clock.Now(), end: func() {
+		cancel(nil)
+		_ = body.Close()
+		frames.close()
+	}}
 	f.sink.Opened(func() { cancel(nil) })
 	return w, nil
 }

@@ -2,7 +2,6 @@ package follow_test
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -284,98 +283,6 @@ func TestHowAWatchGoesOn(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A watch that began with a large list keeps buffers of it, and is replaced at the first bookmark. There is a watch all
-// the time: the first one goes on until there is another one.
-func TestWatchAfterALargeListIsReplaced(t *testing.T) {
-	for name, c := range map[string]struct {
-		objects int
-		http1   bool
-		another bool
-	}{
-		"a small list":              {objects: 1},
-		"a large list":              {objects: 100, another: true},
-		"a large list via HTTP/1.1": {objects: 100, http1: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first, second, done := make(chan string), make(chan string), make(chan struct{})
-			s := begin(t, func(collection *follow.Collection) {
-				if c.http1 {
-					collection.Client = withoutHTTP2(t, collection.Client)
-				}
-			}, func(w http.ResponseWriter, r *http.Request) {
-				say(listOf(c.objects), first, first, first)(w, r)
-				close(done)
-			}, say(second, second))
-			s.next()
-			first <- is("new", "6")
-			s.Eventually(s.sink.said).Should(HaveExactElements(HavePrefix("listed "), "set new@6"))
-			s.Expect(s.requests).To(BeEmpty(), "there was no bookmark")
-			first <- mark("7")
-			if !c.another {
-				first <- is("last", "8")
-				s.Eventually(s.sink.said).Should(HaveExactElements(HavePrefix("listed "), "set new@6", "set last@8"))
-				s.Expect(s.requests).To(BeEmpty())
-				return
-			}
-			q := s.query()
-			s.Expect(q.Has("sendInitialEvents")).To(BeFalse())
-			s.Expect(q.Get("resourceVersion")).To(Equal("7"))
-			s.Eventually(done).Should(BeClosed())
-			second <- mark("8") // not once more
-			second <- is("last", "9")
-			s.Eventually(s.sink.said).Should(HaveExactElements(HavePrefix("listed "), "set new@6", "set last@9"))
-			s.Expect(s.requests).To(BeEmpty())
-			s.Expect(s.sink.ended()).To(BeZero())
-			s.sink.reopened()
-			s.Expect(s.query().Get("resourceVersion")).To(Equal("9"), "it is the second one that is opened again")
-		})
-	}
-}
-
-// While there is no other watch, the one that there is goes on.
-func TestWatchAfterALargeListStaysUntilThereIsAnother(t *testing.T) {
-	for name, no := range map[string]answer{
-		"forbidden": refuse(http.StatusForbidden, "no"),
-		"forgotten": refuse(http.StatusGone, "gone"),
-		"busy":      refuse(http.StatusTooManyRequests, "later", "Retry-After", "3600"),
-		"no answer": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			first := make(chan string)
-			s := begin(t, nil, say(listOf(100), first, first, first), no, say(is("last", "9")))
-			s.next()
-			first <- mark("6")
-			s.Expect(s.query().Get("resourceVersion")).To(Equal("6"))
-			first <- is("new", "7")
-			s.Eventually(s.sink.said).Should(HaveExactElements(HavePrefix("listed "), "set new@7"))
-			first <- mark("8")
-			s.Expect(s.query().Get("resourceVersion")).To(Equal("8"))
-			s.Eventually(s.sink.said).Should(HaveExactElements(HavePrefix("listed "), "set new@7", "set last@9"))
-		})
-	}
-}
-
-// listOf is a streamed list of so many objects, whose version is 5.
-func listOf(objects int) string {
-	var list strings.Builder
-	for i := range objects {
-		list.WriteString(is(fmt.Sprintf("object-%d", i), "1"))
-	}
-	return list.String() + all("5")
-}
-
-// withoutHTTP2 returns a client like another one that knows HTTP/1.1 only.
-func withoutHTTP2(t *testing.T, client *http.Client) *http.Client {
-	t.Helper()
-	transport, ok := client.Transport.(*http.Transport)
-	NewWithT(t).Expect(ok).To(BeTrue())
-	transport = transport.Clone()
-	transport.ForceAttemptHTTP2, transport.TLSClientConfig.NextProtos = false, []string{"http/1.1"}
-	transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
 }
 
 // A list that does not come to its end although the watch is open is tried in pages: the server may not know how to

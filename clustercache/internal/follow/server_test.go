@@ -33,7 +33,6 @@ type sink struct {
 	log     []string
 	reopen  func()
 	marks   int
-	ends    int
 }
 
 func (s *sink) note(format string, args ...any) { s.log = append(s.log, fmt.Sprintf(format, args...)) }
@@ -84,26 +83,7 @@ func (s *sink) Opened(reopen func()) {
 	s.reopen = reopen
 }
 
-func (s *sink) Ended() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ends++
-}
-
-// ended is how often a watch ended.
-func (s *sink) ended() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ends
-}
-
-// reopened has the watch opened again.
-func (s *sink) reopened() {
-	s.mu.Lock()
-	reopen := s.reopen
-	s.mu.Unlock()
-	reopen()
-}
+func (s *sink) Ended() {}
 
 func (s *sink) Bookmark() {
 	s.mu.Lock()
