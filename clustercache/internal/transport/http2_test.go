@@ -548,7 +548,8 @@ func TestFloods(t *testing.T) {
 				response, err := s.get(t.Context(), watch)
 				s.Expect(err).NotTo(HaveOccurred())
 				s.Eventually(sent.Load).Should(BeEquivalentTo(much), "all was taken, or the connection is full")
-				s.Expect(heap()).To(BeNumerically("<", before+much/2))
+				// Frames that are being read are garbage in a moment.
+				s.Eventually(heap).Should(BeNumerically("<", before+much/2))
 				s.transport.Cut()
 				_, err = io.ReadAll(response.Body)
 				s.Expect(err).To(HaveOccurred())
