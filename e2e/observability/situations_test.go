@@ -98,6 +98,8 @@ func TestSituations(t *testing.T) {
 		"TrellisTargetDown": func(t *testing.T, alert string) {
 			to := newTarget(t, "down", long)
 			labels := map[string]string{"target": to.label()}
+			up := `sum(trellis_target_up{target="` + to.label() + `"})` // or it does not count as a target yet
+			NewWithT(t).Eventually(func(g Gomega) { g.Expect(value(g, up)).To(Equal(2.0)) }).Should(Succeed())
 			to.way.set(true)
 			expectFiring(t, alert, labels)
 			to.way.set(false)
