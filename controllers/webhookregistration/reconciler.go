@@ -327,10 +327,10 @@ func (r *reconciler) attachCalls(
 	ready := reg.route
 	ready.Webhook = server.ReadyPath
 	if err := r.Served(ctx, ready, material); err != nil {
-		return retryPause, &metav1.Condition{
+		return retryPause, &metav1.Condition{ //nolint:nilerr // the condition has it
 			Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonWebhooksNotServed,
 			Message: "the hub does not serve the webhooks of this target yet: " + err.Error(),
-		}, nil //nolint:nilerr // the condition has it
+		}, nil
 	}
 	live := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	name := types.NamespacedName{Name: r.configurationName(target.Key())}
