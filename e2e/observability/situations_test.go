@@ -121,6 +121,8 @@ func TestSituations(t *testing.T) {
 			to := newTarget(t, "unregistered", long)
 			labels := map[string]string{"class": "resources"}
 			to.apply(t, "left", to.configMaps("left", 1)...)
+			// The hub leaves alone what it never applied, in a namespace without a registration.
+			NewWithT(t).Eventually(func() error { _, err := to.live("left-0"); return err }).Should(Succeed())
 			registration := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: to.name + "-kubeconfig"}}
 			NewWithT(t).Expect(source.Client.Delete(ctx, registration)).To(Succeed())
 			expectFiring(t, alert, labels)
