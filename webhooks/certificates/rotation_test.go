@@ -105,7 +105,7 @@ func TestAllReplicasHaveTheSame(t *testing.T) {
 	b.Expect(other.Known()).To(BeClosed())
 }
 
-// HUB-12, HUB-13: no target is served a certificate of an authority that it does not have, nor is one taken away that
+// HUB-12, HUB-13, CMN-18: no target is served a certificate of an authority that it does not have, nor is one taken away that
 // it needs.
 func TestRotation(t *testing.T) {
 	b := newBench(t, nil)

@@ -154,7 +154,7 @@ func TestForHowLongItIsUsed(t *testing.T) {
 	x.Expect(x.calls.Load()).To(BeEquivalentTo(3))
 }
 
-// HUB-17: that something does not exist is found out each time.
+// HUB-17, PTM-14: that something does not exist is found out each time.
 func TestWhatDoesNotExist(t *testing.T) {
 	x := newBench(t)
 	s := x.cache.Of(a)

@@ -69,24 +69,42 @@ func (e *env) webhooksOf(target string) func() string {
 
 // host is the one of the API server that a new pod of kube-system gets; empty if it gets none.
 func (e *env) host(in *testbed.Cluster) (string, error) {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default"}}
-	if err := in.Client.Create(e.ctx, account); err != nil && !apierrors.IsAlreadyExists(err) {
+	pod, err := e.newPod(in)
+	if err != nil {
 		return "", err
 	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", GenerateName: "test-"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
-	}
-	if err := in.Client.Create(e.ctx, pod); err != nil {
-		return "", err
-	}
-	e.Expect(in.Client.Delete(e.ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 	for _, v := range pod.Spec.Containers[0].Env {
 		if v.Name == "KUBERNETES_SERVICE_HOST" {
 			return v.Value, nil
 		}
 	}
 	return "", nil
+}
+
+// newPod creates a pod in kube-system, deletes it, and returns what the API server made of it.
+func (e *env) newPod(in *testbed.Cluster) (*corev1.Pod, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default"}}
+	if err := in.Client.Create(e.ctx, account); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", GenerateName: "test-"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	if err := in.Client.Create(e.ctx, pod); err != nil {
+		return nil, err
+	}
+	e.Expect(in.Client.Delete(e.ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+	return pod, nil
+}
+
+// scheduler is that of a new pod of kube-system.
+func (e *env) scheduler(in *testbed.Cluster) (string, error) {
+	pod, err := e.newPod(in)
+	if err != nil {
+		return "", err
+	}
+	return pod.Spec.SchedulerName, nil
 }
 
 // alias is a kubeconfig of a cluster that is another one than those of all other tests: webhooks are registered for one
@@ -121,7 +139,7 @@ func (e *env) startAliasAs(of *testbed.Cluster, uid types.UID) (*testbed.Alias, 
 	return alias, alias.Through(kubeconfig)
 }
 
-// HUB-1: API servers of two targets call the hub, and pods get what their own settings say.
+// HUB-1, KSH-6, PSN-4: API servers of two targets call the hub, and pods get what their own settings say.
 func TestWebhooksOfTwoTargets(t *testing.T) {
 	e := newEnv(t)
 	e.Expect(source.Client.Update(e.ctx, testbed.Registration(e.name, "target", e.alias(target)))).To(Succeed())
@@ -130,15 +148,18 @@ func TestWebhooksOfTwoTargets(t *testing.T) {
 	hub := e.startHub(serve)
 	e.Expect(e.host(target)).To(BeEmpty(), "they are off by default")
 	e.Expect(e.webhooksOf("target")()).To(BeEmpty())
-	e.setWebhooks("target", `{"kubernetesServiceHost":{"enabled":true,"mode":"Webhook","host":"api.a"}}`)
+	e.setWebhooks("target", `{"kubernetesServiceHost":{"enabled":true,"mode":"Webhook","host":"api.a"},`+
+		`"podSchedulerName":{"enabled":true,"mode":"Webhook","schedulerName":"packing"}}`)
 	e.setWebhooks("other", `{"kubernetesServiceHost":{"enabled":true,"mode":"Webhook","host":"api.b"}}`)
 	for name, of := range map[string]*testbed.Cluster{"target": target, "other": source} {
 		e.Eventually(e.webhooksOf(name)).Should(Equal("True WebhooksRegistered"), "%s", hub.Log)
 		e.Expect(e.host(of)).To(Equal(map[string]string{"target": "api.a", "other": "api.b"}[name]))
 	}
+	e.Expect(e.scheduler(target)).To(Equal("packing"))
 	// A hub that is down does not stop pods of Ignore class. One that comes back serves at once, as does one that waits.
 	e.stop(hub)
 	e.Expect(e.host(target)).To(BeEmpty())
+	e.Expect(e.scheduler(target)).To(Equal(corev1.DefaultSchedulerName))
 	hub = e.startHub(serve)
 	e.Eventually(func() (string, error) { return e.host(target) }).Should(Equal("api.a"))
 	for _, name := range []string{"target", "other"} {

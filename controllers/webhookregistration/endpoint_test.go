@@ -1,0 +1,56 @@
+package webhookregistration
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/webhooks/routes"
+)
+
+// CMN-17: targets call the hub by an URL, or by a Service of their own, at the path of the route.
+func TestHowTargetsCallTheHub(t *testing.T) {
+	route := routes.Route{
+		Target: clustercache.ClusterKey{Namespace: "shoot--a", Name: "a"}, UID: "uid", Webhook: "seccomp-profile",
+	}
+	key := []byte("key")
+	path := route.Path(key)
+	service := &admissionregistrationv1.ServiceReference{Namespace: "kube-system", Name: "trellis"}
+	onPort := service.DeepCopy()
+	onPort.Port = ptr.To[int32](8443)
+	at := func(port int32) *admissionregistrationv1.ServiceReference {
+		return &admissionregistrationv1.ServiceReference{
+			Namespace: "kube-system", Name: "trellis", Path: &path, Port: &port,
+		}
+	}
+	for name, test := range map[string]struct {
+		endpoint Endpoint
+		url      *string
+		service  *admissionregistrationv1.ServiceReference
+	}{
+		"a URL": {
+			endpoint: Endpoint{URL: "https://hub.example.org"}, url: ptr.To("https://hub.example.org" + path),
+		},
+		"a URL with a path": {
+			endpoint: Endpoint{URL: "https://example.org/hub/"}, url: ptr.To("https://example.org/hub" + path),
+		},
+		"a host for each target": {
+			endpoint: Endpoint{URL: "https://{target}.example.org"},
+			url:      ptr.To("https://" + routes.Label(route.Target, route.UID) + ".example.org" + path),
+		},
+		"a Service":             {endpoint: Endpoint{Service: service}, service: at(443)},
+		"a Service with a port": {endpoint: Endpoint{Service: onPort}, service: at(8443)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(test.endpoint.to(route, key, []byte("authorities"))).To(Equal(
+				admissionregistrationv1.WebhookClientConfig{
+					URL: test.url, Service: test.service, CABundle: []byte("authorities"),
+				}))
+			g.Expect(service.Path).To(BeNil(), "the configuration is shared by all targets")
+		})
+	}
+}
