@@ -205,7 +205,7 @@ func (s *suite) set(namespace string, settings func(clustercache.ClusterKey) (Se
 
 // wrap lets tests answer calls of a target. Each one is a cluster of its own.
 func (s *suite) wrap(key clustercache.ClusterKey, next http.RoundTripper) http.RoundTripper {
-	next = controlplane.WithIdentity(key.String(), next)
+	next = controlplane.WithUID(next, controlplane.UIDOf(key.String()))
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		s.mu.Lock()
 		call := s.calls[key]

@@ -30,9 +30,7 @@ func newCluster(t *testing.T, name string) *target {
 func (to *target) disguise(t *testing.T) {
 	t.Helper()
 	g := NewWithT(t)
-	system := &corev1.Namespace{}
-	g.Expect(home.Client.Get(context.Background(), client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
-	alias, err := testbed.StartAlias(home.RESTConfig(), system.UID, uuid.NewUUID())
+	alias, err := testbed.StartAlias(home.RESTConfig(), uuid.NewUUID())
 	g.Expect(err).NotTo(HaveOccurred())
 	to.alias = alias
 	to.way.stop()

@@ -212,7 +212,7 @@ func (p *place) register(name string) {
 func newCluster(t *testing.T) *place {
 	t.Helper()
 	p := newPlace(t)
-	alias, err := testbed.StartAlias(target.RESTConfig(), uidOf(p, target), uuid.NewUUID())
+	alias, err := testbed.StartAlias(target.RESTConfig(), uuid.NewUUID())
 	p.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(alias.Stop)
 	access, err := target.ServiceAccountKubeconfig(p.ctx, p.name, "admin", 12*time.Hour) // an alias takes tokens alone

@@ -12,15 +12,20 @@ import (
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// WithIdentity returns a transport to a cluster that has another UID for each name, and always the same for one. Targets
-// that share a control plane are different clusters by it.
-func WithIdentity(name string, next http.RoundTripper) http.RoundTripper {
-	return identified{name: []byte(name), next: next}
+// WithUID returns a transport to a cluster that has another UID, which follows from its own. Targets that share a control
+// plane are different clusters by it.
+func WithUID(next http.RoundTripper, uid func(own string) string) http.RoundTripper {
+	return identified{next: next, uid: uid}
+}
+
+// UIDOf returns for each cluster another UID than its own, always the same for a name.
+func UIDOf(name string) func(own string) string {
+	return func(own string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(own+name)).String() }
 }
 
 type identified struct {
-	name []byte
 	next http.RoundTripper
+	uid  func(own string) string
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -34,8 +39,8 @@ func (t identified) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	response.Body = io.NopCloser(bytes.NewReader(uuids.ReplaceAllFunc(body, func(uid []byte) []byte {
-		return []byte(uuid.NewSHA1(uuid.NameSpaceOID, append(uid[:len(uid):len(uid)], t.name...)).String())
+	response.Body = io.NopCloser(bytes.NewReader(uuids.ReplaceAllFunc(body, func(own []byte) []byte {
+		return []byte(t.uid(string(own)))
 	})))
 	return response, nil
 }

@@ -35,7 +35,7 @@ func (b *bench) again(first *tale) *tale {
 func (b *bench) forge(genuine *tale, by *place) *tale {
 	b.t.Helper()
 	ctx, stage := b.t.Context(), *genuine.stage
-	alias, err := testbed.StartAlias(by.RESTConfig(), b.uidOf(by), b.uidOf(genuine.place))
+	alias, err := testbed.StartAlias(by.RESTConfig(), b.uidOf(genuine.place))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.t.Cleanup(alias.Stop)
 	access, err := by.Access(ctx, "forger", time.Hour)

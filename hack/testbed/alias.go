@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"bytes"
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
@@ -12,9 +11,10 @@ import (
 	"net/http/httputil"
 	"net/url"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/trellis-hub/trellis/hack/controlplane"
 )
 
 // Alias is an API server that has another UID than the cluster behind it, so that targets with one control plane are
@@ -24,12 +24,8 @@ type Alias struct {
 	ca     []byte
 }
 
-// StartAlias starts an alias of the cluster with a configuration. known is the UID of the cluster, and uid that of the
-// alias; both have the same length.
-func StartAlias(config *rest.Config, known, uid types.UID) (*Alias, error) {
-	if len(known) != len(uid) {
-		return nil, fmt.Errorf("the UID %s of an alias is not as long as %s", uid, known)
-	}
+// StartAlias starts an alias of the cluster with a configuration.
+func StartAlias(config *rest.Config, uid types.UID) (*Alias, error) {
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, fmt.Errorf("certificates of the cluster: %w", err)
@@ -42,24 +38,13 @@ func StartAlias(config *rest.Config, known, uid types.UID) (*Alias, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address of the cluster: %w", err)
 	}
+	transport := &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}
 	silent := log.New(io.Discard, "", 0) // clients may disconnect at any time
 	a := &Alias{server: httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(backend) },
-		Transport:     &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true},
+		Transport:     controlplane.WithUID(transport, func(string) string { return string(uid) }),
 		FlushInterval: -1, // watches
 		ErrorLog:      silent,
-		ModifyResponse: func(r *http.Response) error {
-			if r.Request.URL.Path != "/api/v1/namespaces/"+metav1.NamespaceSystem {
-				return nil
-			}
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				return err
-			}
-			_ = r.Body.Close()
-			r.Body = io.NopCloser(bytes.NewReader(bytes.ReplaceAll(body, []byte(known), []byte(uid))))
-			return nil
-		},
 	})}
 	a.server.Config.ErrorLog = silent
 	a.server.EnableHTTP2 = true

@@ -123,9 +123,7 @@ func (e *env) startAlias(of *testbed.Cluster) (*testbed.Alias, []byte) {
 // startAliasAs starts an alias with the UID of a cluster.
 func (e *env) startAliasAs(of *testbed.Cluster, uid types.UID) (*testbed.Alias, []byte) {
 	e.t.Helper()
-	system := &corev1.Namespace{}
-	e.Expect(of.Client.Get(e.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
-	alias, err := testbed.StartAlias(of.RESTConfig(), system.UID, uid)
+	alias, err := testbed.StartAlias(of.RESTConfig(), uid)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.t.Cleanup(alias.Stop)
 	kubeconfig, err := of.ServiceAccountKubeconfig(e.ctx, metav1.NamespaceSystem, e.name, time.Hour)

@@ -174,10 +174,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// wrap records calls, and has the hook of a test answer them. Each target is a cluster of its own, as tests may register
+// wrap records calls, and has the hook of a test answer them. Each target is a cluster of its own: tests may register
 // one several times.
 func (t *Twins) wrap(key clustercache.ClusterKey, next http.RoundTripper) http.RoundTripper {
-	next = controlplane.WithIdentity(key.String(), next)
+	next = controlplane.WithUID(next, controlplane.UIDOf(key.String()))
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		call := Call{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery}
 		if r.Method == http.MethodPatch && r.Body != nil {
