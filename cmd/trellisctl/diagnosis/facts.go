@@ -25,7 +25,7 @@ type Facts struct {
 	ManagedResource *resourcesv1alpha1.ManagedResource
 	// Cluster is the TargetCluster: what it is about, or where the ManagedResource goes.
 	Cluster *hubv1alpha1.TargetCluster
-	// Classes are those of the registrations of the namespace of a ManagedResource, by name.
+	// Classes are those of the registrations of the namespace of a ManagedResource without a target, by name.
 	Classes map[string]string
 	// TargetKnown is false if it could not be found out where the ManagedResource goes.
 	TargetKnown bool

@@ -67,8 +67,19 @@ func addRegistration(ctx context.Context, source *cli.Source, f *diagnosis.Facts
 	}
 }
 
-// aboutTarget adds the target of a ManagedResource.
+// aboutTarget adds the target of a ManagedResource. If there is none, it adds the classes that the registrations of its
+// namespace serve.
 func aboutTarget(ctx context.Context, source *cli.Source, f *diagnosis.Facts) error {
+	found, err := remote.Of(ctx, source, f.ManagedResource, "")
+	switch {
+	case err == nil:
+		f.Source, f.Cluster, f.TargetKnown = found.Source, found.Cluster, true
+		return nil
+	case cli.IsUnreachable(err):
+		return err
+	}
+	// A missing target is a fact that the causes explain; a missing right to read it is not.
+	f.TargetKnown = !apierrors.IsForbidden(err)
 	here := &hubv1alpha1.TargetClusterList{}
 	if err := source.List(ctx, here, client.InNamespace(f.Namespace)); err != nil {
 		return fmt.Errorf("listing TargetClusters: %w", err)
@@ -79,15 +90,5 @@ func aboutTarget(ctx context.Context, source *cli.Source, f *diagnosis.Facts) er
 			f.Classes[here.Items[i].Name] = s.Labels[hubv1alpha1.ClassLabel]
 		}
 	}
-	found, err := remote.Of(ctx, source, f.ManagedResource, "")
-	if err != nil {
-		if cli.IsUnreachable(err) {
-			return err
-		}
-		// A missing target is a fact that the causes explain; a missing right to read it is not.
-		f.TargetKnown = !apierrors.IsForbidden(err)
-		return nil
-	}
-	f.Source, f.Cluster, f.TargetKnown = found.Source, found.Cluster, true
 	return nil
 }
