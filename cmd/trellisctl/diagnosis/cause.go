@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
 // Cause is the reason of a problem. The zero value means that there is none.
@@ -66,6 +68,13 @@ func Since(t metav1.Time) *metav1.Time {
 		return nil
 	}
 	return &t
+}
+
+// about replaces the parameters of a remedy by the namespace of an object, its name, and that of its registration, if
+// it is a cluster. A remedy need not use all of them.
+func about(obj metav1.Object, remedy string) string {
+	return strings.NewReplacer("%[1]s", obj.GetNamespace(), "%[2]s", obj.GetName(),
+		"%[3]s", remote.SecretName(obj.GetName())).Replace(remedy)
 }
 
 // annotatedAt is when an annotation was set, according to the managed fields.

@@ -140,7 +140,8 @@ func notObserved(f *Facts) Cause {
 	}
 }
 
-// conditionRemedies say what to do about a ManagedResource, by the reason of a condition.
+// conditionRemedies say what to do about a ManagedResource, by the reason of a condition. See about for what is
+// replaced.
 var conditionRemedies = map[string]string{
 	resourcesv1alpha1.ReasonDecodingFailed: "Correct the document that the message names. \"unpack mr %[2]s\" " +
 		"shows what can be read. Nothing is deleted meanwhile.",
@@ -246,7 +247,7 @@ func conditions(f *Facts) Cause {
 		}
 		return Cause{
 			Reason: c.Reason, Message: c.Message, Since: Since(c.LastTransitionTime),
-			Unblock: strings.NewReplacer("%[1]s", mr.Namespace, "%[2]s", mr.Name).Replace(unblock),
+			Unblock: about(mr, unblock),
 		}
 	}
 	return Cause{}
