@@ -142,7 +142,7 @@ type troubles struct {
 	deletion, lag                   time.Duration
 }
 
-// each calls f with what is told only where there is something to tell.
+// each calls f with the values of a target that are only exported if they are not zero.
 func (t troubles) each(f func(desc *prometheus.Desc, value float64)) {
 	f(descTargetNotApplied, float64(t.notApplied))
 	f(descTargetContested, float64(t.contested))

@@ -18,16 +18,14 @@ func Reference() []byte {
 
 <!-- Generated from the code by "make generate". Do not edit. -->
 
-` + "`trellisctl`" + ` is what people do with a hub. Under the name ` + "`kubectl-trellis`" + ` it is a plug-in of kubectl: ` + "`kubectl trellis why mr addons`" + `. How to
-get it and what to do with it: [how-to](../how-to/trellisctl.md).
+` + "`trellisctl`" + ` is the command line of Trellis. Under the name ` + "`kubectl-trellis`" + ` it is a plug-in of
+kubectl: ` + "`kubectl trellis why mr addons`" + `. How to install and use it: [how-to](../how-to/trellisctl.md).
 
-Everything is done with the rights of whoever calls it. The flags of kubectl (` + "`--kubeconfig`, `--context`, `--namespace`" + ` and so on) say where the
-hub is. ` + "`-o`" + ` is for programs,
-	and every command but ` + "`kubectl`" + ` has it: JSON and YAML have the same fields from one
-version to the next; what is printed for people may change. Colours are for terminals only,
-	and not if ` + "`NO_COLOR`" + `
-is set. What a command waits for is reported on stderr.
-` + "`trellisctl version`" + ` prints the versions of itself and of the hub.
+It has the rights of its user. The flags of kubectl (` + "`--kubeconfig`, `--context`, `--namespace`" + ` and so on)
+select the source cluster. Every command but ` + "`kubectl`" + ` has ` + "`-o`" + `, for programs: the fields of JSON
+and YAML are stable between versions, while the output for people may change. Colours are for terminals only, and not if
+` + "`NO_COLOR`" + ` is set. What a command waits for is reported on stderr. ` + "`trellisctl version`" + ` prints the
+versions of itself, of the hub and of the source cluster.
 
 ## Exit codes
 

@@ -41,24 +41,27 @@ type Heartbeat struct {
 	Renewed    *time.Time `json:"renewed,omitempty"`
 	// Version is that of the leader, empty for a hub that does not report it.
 	Version string `json:"version,omitempty"`
+	// Lease is the key of the Lease.
+	Lease client.ObjectKey `json:"-"`
 }
 
 // Read reads the heartbeat. It fails only if the source does not answer.
 func (f *HubFlags) Read(ctx context.Context, source *Source, now time.Time) (Heartbeat, error) {
+	key := client.ObjectKey{Namespace: f.Namespace, Name: f.Lease}
 	lease := &coordinationv1.Lease{}
-	err := source.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: f.Lease}, lease)
+	err := source.Get(ctx, key, lease)
 	switch {
 	case err == nil && lease.Spec.RenewTime == nil:
-		return Heartbeat{Problem: "the Lease " + f.Namespace + "/" + f.Lease + " was never renewed"}, nil
+		return Heartbeat{Problem: "the Lease " + key.String() + " was never renewed"}, nil
 	case err == nil:
 	case IsUnreachable(err):
 		return Heartbeat{}, err
 	case ExitCode(err) == ExitNotFound:
-		return Heartbeat{Problem: "there is no Lease " + f.Namespace + "/" + f.Lease}, nil
+		return Heartbeat{Problem: "there is no Lease " + key.String()}, nil
 	default:
 		return Heartbeat{Problem: err.Error()}, nil
 	}
-	h := Heartbeat{Known: true, Renewed: &lease.Spec.RenewTime.Time,
+	h := Heartbeat{Known: true, Lease: key, Renewed: &lease.Spec.RenewTime.Time,
 		Version: lease.Annotations[hubv1alpha1.VersionAnnotation]}
 	h.Working = now.Sub(*h.Renewed) <= HeartbeatLimit
 	if holder := lease.Spec.HolderIdentity; holder != nil {

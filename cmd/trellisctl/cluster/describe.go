@@ -17,6 +17,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cluster/need"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 )
 
 // describedManagedResources bounds how many ManagedResources that are not ready are printed.
@@ -116,11 +117,7 @@ func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hub
 	if err != nil {
 		line("Registration", "%s", err.Error())
 	} else {
-		class := s.Labels[hubv1alpha1.ClassLabel]
-		if class == "" {
-			class = resourcesv1alpha1.DefaultClassName
-		}
-		line("Registration", "Secret %s, class %s", s.Name, class)
+		line("Registration", "Secret %s, class %s", s.Name, assignment.ClassName(s.Labels[hubv1alpha1.ClassLabel]))
 		if config, err := kubeconfig.FromSecret(s,
 			kubeconfig.Policy{Addresses: addresses.Any()}); err != nil { // nothing is dialled
 			line("Credential", "%s", err.Error())

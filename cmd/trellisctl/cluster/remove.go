@@ -68,10 +68,11 @@ func (r *remove) run(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if tc, err = r.counted(ctx, source, tc); err != nil {
+	tc, needs, err := r.needs(ctx, source, tc)
+	if err != nil {
 		return err
 	}
-	needed, err := r.needed(ctx, source, name, tc)
+	needed, err := r.needed(name, needs)
 	if err != nil {
 		return err
 	}
@@ -143,17 +144,14 @@ func (r *remove) unregister(ctx context.Context, source *cli.Source, registratio
 	return late
 }
 
-// counted waits until the hub has counted again if it counts ManagedResources although none is left: its count may be
-// half a minute old, and the admission policy of the chart uses it as well. If the hub still counts some when the wait
-// ends, such as those of namespaces that the user may not list, needed reports them.
-func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (
-	*hubv1alpha1.TargetCluster, error) {
-	if need.Count(tc) == 0 || r.confirm || !r.wait {
-		return tc, nil
-	}
+// needs finds what needs a target. If the hub counts ManagedResources although none is left, it waits until the hub has
+// counted again: its count may be half a minute old, and the admission policy of the chart uses it as well. The hub may
+// still count some when the wait ends, such as those of namespaces that the user may not list.
+func (r *remove) needs(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (
+	*hubv1alpha1.TargetCluster, need.Need, error) {
 	n, err := need.Of(ctx, source, tc)
-	if err != nil || n.Named() {
-		return tc, err
+	if err != nil || n.Total() == 0 || n.Named() || r.confirm || !r.wait {
+		return tc, n, err
 	}
 	err = r.env.Await(ctx, r.timeout, func(ctx context.Context) (done bool, state string, err error) {
 		now, err := find(ctx, source, tc.Name)
@@ -166,18 +164,17 @@ func (r *remove) counted(ctx context.Context, source *cli.Source, tc *hubv1alpha
 		return false, fmt.Sprintf("waiting for the hub to count again: it counts %s for the cluster, but none is found",
 			cli.Count(need.Count(tc), "ManagedResource")), nil
 	})
-	if cli.IsTimeout(err) {
-		return tc, nil // needed reports it
+	if err != nil && !cli.IsTimeout(err) {
+		return tc, n, err
 	}
-	return tc, err
+	n, err = need.Of(ctx, source, tc)
+	return tc, n, err
 }
 
 // needed reports whether ManagedResources need the target. That is an error unless it is confirmed.
-func (r *remove) needed(ctx context.Context, source *cli.Source, name string, tc *hubv1alpha1.TargetCluster) (
-	bool, error) {
-	n, err := need.Of(ctx, source, tc)
-	if err != nil || n.Total() == 0 {
-		return false, err
+func (r *remove) needed(name string, n need.Need) (bool, error) {
+	if n.Total() == 0 {
+		return false, nil
 	}
 	if r.confirm {
 		what := cli.Count(n.Objects, "object") + ", which no hub reconciles from now on"

@@ -158,13 +158,13 @@ func TestWhatNeedsAClusterIsNamed(t *testing.T) {
 			env.Clock = &hasty{FakeClock: clocktesting.NewFakeClock(time.Now())}
 			r := &remove{change: change{env: env, wait: true, timeout: time.Second}}
 			source := &cli.Source{WithWatch: c, Namespace: "a"}
-			tc, err := r.counted(t.Context(), source, tc)
+			_, n, err := r.needs(t.Context(), source, tc)
 			if test.fails != "" {
 				g.Expect(err).To(MatchError(test.fails))
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
-			needed, err := r.needed(t.Context(), source, "a", tc)
+			needed, err := r.needed("a", n)
 			g.Expect(needed).To(Equal(test.refused != ""))
 			if test.refused == "" {
 				g.Expect(err).NotTo(HaveOccurred())
@@ -172,7 +172,7 @@ func TestWhatNeedsAClusterIsNamed(t *testing.T) {
 			}
 			g.Expect(err).To(MatchError(ContainSubstring(test.refused)))
 			r.confirm = true
-			_, err = r.needed(t.Context(), source, "a", tc)
+			_, err = r.needed("a", n)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(errOut.String()).To(ContainSubstring(test.kept))
 		})

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/remote"
 )
 
 // Cause is the reason of a problem. The zero value means that there is none.
@@ -38,25 +38,24 @@ const (
 
 // OfManagedResource is the first cause of what is wrong with a ManagedResource.
 func OfManagedResource(f *Facts) Cause {
-	return first(f, noHub, suspended, waitForState, noTarget, pausedTarget, handover, notSeen, unusableTarget,
-		notObserved,
-		conditions)
+	return first(f, OfHub, suspended, waitForState, noTarget, pausedTarget, handover, notSeen, unusableTarget,
+		notObserved, conditions)
 }
 
 // OfCluster is the first cause of what is wrong with a cluster.
 func OfCluster(f *Facts) Cause {
-	return first(f, noHub, webhooksLeft, notRegistered, pausedTarget, unnoticed, unusableTarget, clusterConditions)
+	return first(f, OfHub, webhooksLeft, notRegistered, pausedTarget, unnoticed, unusableTarget, clusterConditions)
 }
 
 // OfControllers is the first cause of which no controller works in a cluster.
 func OfControllers(f *Facts) Cause {
-	return first(f, noHub, notRegistered, pausedTarget, unnoticed, unusableTarget, duplicated)
+	return first(f, OfHub, notRegistered, pausedTarget, unnoticed, unusableTarget, duplicated)
 }
 
 // first is the first cause that applies.
 func first(f *Facts, causes ...func(*Facts) Cause) Cause {
-	for _, ask := range causes {
-		if cause := ask(f); cause.Reason != "" {
+	for _, find := range causes {
+		if cause := find(f); cause.Reason != "" {
 			return cause
 		}
 	}
@@ -71,6 +70,13 @@ func Since(t metav1.Time) *metav1.Time {
 	return &t
 }
 
+// about replaces the parameters of a remedy by the namespace of an object, its name, and that of its registration, if
+// it is a cluster. A remedy need not use all of them.
+func about(obj metav1.Object, remedy string) string {
+	return strings.NewReplacer("%[1]s", obj.GetNamespace(), "%[2]s", obj.GetName(),
+		"%[3]s", remote.SecretName(obj.GetName())).Replace(remedy)
+}
+
 // annotatedAt is when an annotation was set, according to the managed fields.
 func annotatedAt(obj metav1.Object, key string) *metav1.Time {
 	for _, entry := range obj.GetManagedFields() {
@@ -82,20 +88,17 @@ func annotatedAt(obj metav1.Object, key string) *metav1.Time {
 	return nil
 }
 
-// noHub is the cause if no hub renews its heartbeat.
-func noHub(f *Facts) Cause {
-	if !f.HeartbeatKnown || f.Heartbeat == nil || f.Heartbeat.Spec.RenewTime == nil {
-		return Cause{} // not known
-	}
-	beat := f.Heartbeat.Spec.RenewTime.Time
-	if f.Now.Sub(beat) <= cli.HeartbeatLimit {
+// OfHub is the cause if no hub renews its heartbeat.
+func OfHub(f *Facts) Cause {
+	beat := &f.Heartbeat
+	if !beat.Known || beat.Working {
 		return Cause{}
 	}
 	return Cause{
 		Reason: ReasonNoHub,
-		Message: fmt.Sprintf("No hub works: the heartbeat %s/%s was not renewed for %s. All conditions are as old.",
-			f.Heartbeat.Namespace, f.Heartbeat.Name, duration.HumanDuration(f.Now.Sub(beat))),
-		Since:   Since(metav1.NewTime(beat)),
-		Unblock: fmt.Sprintf("Look at the hub's pods and their log: kubectl -n %s get pods", f.Heartbeat.Namespace),
+		Message: fmt.Sprintf("No hub works: the heartbeat %s was not renewed for %s. All conditions are as old.",
+			beat.Lease, duration.HumanDuration(f.Now.Sub(*beat.Renewed))),
+		Since:   Since(metav1.NewTime(*beat.Renewed)),
+		Unblock: fmt.Sprintf("Look at the hub's pods and their log: kubectl -n %s get pods", beat.Lease.Namespace),
 	}
 }

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 	"github.com/trellis-hub/trellis/cmd/trellisctl/diagnosis"
 )
 
@@ -19,6 +20,12 @@ var (
 	now  = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	then = metav1.NewTime(now.Add(-time.Hour))
 )
+
+// heartbeat is that of a hub that works, or has not for an hour.
+func heartbeat(works bool) cli.Heartbeat {
+	return cli.Heartbeat{Known: true, Working: works, Renewed: &then.Time,
+		Lease: client.ObjectKey{Namespace: "trellis", Name: "trellis-heartbeat"}}
+}
 
 // well are the facts of a ManagedResource and a cluster with which nothing is wrong.
 func well() *diagnosis.Facts {
@@ -28,9 +35,7 @@ func well() *diagnosis.Facts {
 			LastTransitionTime: then}
 	}
 	return &diagnosis.Facts{
-		Now: now, Namespace: "ns", Name: "a", HeartbeatKnown: true, RegistrationKnown: true, TargetKnown: true,
-		Heartbeat: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "trellis", Name: "trellis-heartbeat"},
-			Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-10 * time.Second)))}},
+		Now: now, Namespace: "ns", Name: "a", RegistrationKnown: true, TargetKnown: true, Heartbeat: heartbeat(true),
 		ManagedResource: &resourcesv1alpha1.ManagedResource{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", Generation: 1, Annotations: map[string]string{},
 				Labels: map[string]string{}, Finalizers: []string{resourcesv1alpha1.FinalizerBase}},
@@ -105,7 +110,7 @@ func TestCausesOfManagedResources(t *testing.T) {
 	}
 	for name, c := range map[string]cause{
 		"no hub works, whatever else is": {func(f *diagnosis.Facts) {
-			f.Heartbeat.Spec.RenewTime = ptr.To(metav1.NewMicroTime(then.Time))
+			f.Heartbeat = heartbeat(false)
 			ignored(f)
 		}, "NoHubWorks", "was not renewed for 60m", "kubectl -n trellis get pods", false, false},
 		"suspended": {ignored, "ManagedResourceIgnored", "suspended", "resume mr a", true, false},
@@ -196,7 +201,7 @@ func TestCausesOfManagedResources(t *testing.T) {
 func TestCausesOfClusters(t *testing.T) {
 	for name, c := range map[string]cause{
 		"no hub works": {
-			func(f *diagnosis.Facts) { f.Heartbeat.Spec.RenewTime = ptr.To(metav1.NewMicroTime(then.Time)) },
+			func(f *diagnosis.Facts) { f.Heartbeat = heartbeat(false) },
 			"NoHubWorks", "trellis/trellis-heartbeat", "", false, false,
 		},
 		"not registered": {func(f *diagnosis.Facts) { f.Registration = nil; ready(f, "False", "RegistrationGone") },

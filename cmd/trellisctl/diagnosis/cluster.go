@@ -66,7 +66,7 @@ const (
 		"kubectl -n %[1]s edit targetcluster %[2]s (spec.webhooks, enabled: false for each that is on)"
 )
 
-// remedies are what to do about a target, by the reason of one of its conditions.
+// remedies are what to do about a target, by the reason of one of its conditions. See about for what is replaced.
 var remedies = map[string]string{
 	hubv1alpha1.ReasonSecretInvalid: "Correct the registration: trellisctl -n %[1]s cluster rotate %[2]s " +
 		"--from-kubeconfig FILE",
@@ -117,18 +117,11 @@ func unusableTarget(f *Facts) Cause {
 }
 
 func ofTarget(tc *hubv1alpha1.TargetCluster, c metav1.Condition) Cause {
-	cause := Cause{
+	return Cause{
 		Reason: c.Reason, Since: Since(c.LastTransitionTime),
 		Message: fmt.Sprintf("The hub cannot work in cluster %s/%s: %s", tc.Namespace, tc.Name, c.Message),
+		Unblock: about(tc, remedies[c.Reason]),
 	}
-	if remedy := remedies[c.Reason]; remedy != "" {
-		cause.Unblock = remedy
-		if strings.Contains(remedy, "%[") {
-			cause.Unblock = strings.NewReplacer("%[1]s", tc.Namespace, "%[2]s", tc.Name, "%[3]s", remote.SecretName(
-				tc.Name)).Replace(remedy)
-		}
-	}
-	return cause
 }
 
 // notRegistered is the cause if a TargetCluster has no registration.
@@ -200,6 +193,9 @@ func unnoticed(f *Facts) Cause {
 	return cause
 }
 
+// SumsUp reports whether a reason is that of a condition of a cluster that sums up ManagedResources.
+func SumsUp(reason string) bool { return strings.HasPrefix(reason, "ManagedResources") }
+
 // clusterConditions is the cause that the hub itself reports.
 func clusterConditions(f *Facts) Cause {
 	if f.Cluster == nil {
@@ -217,7 +213,7 @@ func clusterConditions(f *Facts) Cause {
 			}
 			cause := ofTarget(f.Cluster, c)
 			cause.Message = c.Type + " is " + string(c.Status) + ": " + c.Message
-			if strings.HasPrefix(c.Reason, "ManagedResources") {
+			if SumsUp(c.Reason) {
 				cause.Unblock = fmt.Sprintf("trellisctl -n %s why mr NAME, with the names of the message", f.Namespace)
 			}
 			return cause

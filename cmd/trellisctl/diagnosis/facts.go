@@ -3,12 +3,12 @@ package diagnosis
 import (
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
 // Facts are the objects from which a cause is found. Those that the user may not read are missing.
@@ -16,16 +16,14 @@ type Facts struct {
 	Now time.Time
 	// Namespace and Name say what it is about.
 	Namespace, Name string
-	// Heartbeat is the Lease that a working hub renews; nil if it was not found, and HeartbeatKnown is false if it could
-	// not be read.
-	Heartbeat      *coordinationv1.Lease
-	HeartbeatKnown bool
+	// Heartbeat is that of the hub.
+	Heartbeat cli.Heartbeat
 
 	// ManagedResource is what it is about, if it is about one; nil if there is none.
 	ManagedResource *resourcesv1alpha1.ManagedResource
 	// Cluster is the TargetCluster: what it is about, or where the ManagedResource goes.
 	Cluster *hubv1alpha1.TargetCluster
-	// Classes are those of the registrations of the namespace of a ManagedResource, by name.
+	// Classes are those of the registrations of the namespace of a ManagedResource without a target, by name.
 	Classes map[string]string
 	// TargetKnown is false if it could not be found out where the ManagedResource goes.
 	TargetKnown bool

@@ -34,8 +34,7 @@ func waitForState(f *Facts) Cause {
 	return Cause{
 		Reason: ReasonWaitForState, Wished: true,
 		Message: "It waits for its state to be restored, as the annotation " + resourcesv1alpha1.OperationAnnotation +
-			"=" +
-			resourcesv1alpha1.OperationWaitForState + " says.",
+			"=" + resourcesv1alpha1.OperationWaitForState + " says.",
 		Since:   annotatedAt(mr, resourcesv1alpha1.OperationAnnotation),
 		Unblock: "Whoever restores it changes the annotation; nothing happens before.",
 	}
@@ -50,7 +49,7 @@ func noTarget(f *Facts) Cause {
 	if ready := resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionReady); ready != nil {
 		return Cause{} // conditions reports it, with what to do
 	}
-	class := className(assignment.SpecClass(mr))
+	class := assignment.ClassName(assignment.SpecClass(mr))
 	cause := Cause{
 		Reason: ReasonNotClaimed, Since: Since(mr.CreationTimestamp),
 		Message: fmt.Sprintf("No hub reconciles it: no registration in namespace %s serves class %s%s.",
@@ -68,13 +67,6 @@ func noTarget(f *Facts) Cause {
 	return cause
 }
 
-func className(class string) string {
-	if class == resourcesv1alpha1.DefaultClass {
-		return resourcesv1alpha1.DefaultClassName
-	}
-	return class
-}
-
 func classFlag(class string) string {
 	if class == resourcesv1alpha1.DefaultClass {
 		return ""
@@ -89,7 +81,7 @@ func (f *Facts) served() string {
 	}
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(f.Classes)) {
-		parts = append(parts, fmt.Sprintf("%s serves %s", name, className(assignment.Normalize(f.Classes[name]))))
+		parts = append(parts, fmt.Sprintf("%s serves %s", name, assignment.ClassName(f.Classes[name])))
 	}
 	return " (" + strings.Join(parts, ", ") + ")"
 }
@@ -105,7 +97,7 @@ func handover(f *Facts) Cause {
 				Reason: ReasonHandover,
 				Message: fmt.Sprintf(
 					"It changed its class to %s, and the manager of the former class has not removed its finalizer %s.",
-					className(assignment.SpecClass(mr)), finalizer),
+					assignment.ClassName(assignment.SpecClass(mr)), finalizer),
 				Unblock: "The hub or resource manager of the former class removes its objects and then the finalizer. It has " +
 					"to run, and its target has to answer.",
 			}
@@ -127,7 +119,7 @@ func notSeen(f *Facts) Cause {
 		Reason: ReasonNotSeen, Since: Since(mr.CreationTimestamp),
 		Message: fmt.Sprintf(
 			"No hub has looked at it yet. Class %s may not be configured in any that runs, or be one with dryRun.",
-			className(assignment.SpecClass(mr))),
+			assignment.ClassName(assignment.SpecClass(mr))),
 		Unblock: "Look at classes in the configuration of the hub, and whether it runs.",
 	}
 }
@@ -148,7 +140,8 @@ func notObserved(f *Facts) Cause {
 	}
 }
 
-// conditionRemedies say what to do about a ManagedResource, by the reason of a condition.
+// conditionRemedies say what to do about a ManagedResource, by the reason of a condition. See about for what is
+// replaced.
 var conditionRemedies = map[string]string{
 	resourcesv1alpha1.ReasonDecodingFailed: "Correct the document that the message names. \"unpack mr %[2]s\" " +
 		"shows what can be read. Nothing is deleted meanwhile.",
@@ -254,7 +247,7 @@ func conditions(f *Facts) Cause {
 		}
 		return Cause{
 			Reason: c.Reason, Message: c.Message, Since: Since(c.LastTransitionTime),
-			Unblock: strings.NewReplacer("%[1]s", mr.Namespace, "%[2]s", mr.Name).Replace(unblock),
+			Unblock: about(mr, unblock),
 		}
 	}
 	return Cause{}

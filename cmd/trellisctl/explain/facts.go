@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,16 +30,12 @@ func (w *why) gather(ctx context.Context, source *cli.Source, subject cli.Subjec
 
 // beat begins the facts about something with the heartbeat of the hub.
 func (w *why) beat(ctx context.Context, source *cli.Source, namespace, name string) (*diagnosis.Facts, error) {
-	f := &diagnosis.Facts{Now: w.env.Clock.Now(), Namespace: namespace, Name: name}
-	lease := &coordinationv1.Lease{}
-	err := source.Get(ctx, client.ObjectKey{Namespace: w.hub.Namespace, Name: w.hub.Lease}, lease)
-	switch {
-	case err == nil:
-		f.Heartbeat, f.HeartbeatKnown = lease, true
-	case cli.ExitCode(err) == cli.ExitUnreachable:
+	now := w.env.Clock.Now()
+	heartbeat, err := w.hub.Read(ctx, source, now)
+	if err != nil {
 		return nil, fmt.Errorf("reading the heartbeat of the hub: %w", err)
 	}
-	return f, nil
+	return &diagnosis.Facts{Now: now, Namespace: namespace, Name: name, Heartbeat: heartbeat}, nil
 }
 
 // aboutCluster adds what there is about a cluster.
@@ -67,8 +62,19 @@ func addRegistration(ctx context.Context, source *cli.Source, f *diagnosis.Facts
 	}
 }
 
-// aboutTarget adds the target of a ManagedResource.
+// aboutTarget adds the target of a ManagedResource. If there is none, it adds the classes that the registrations of its
+// namespace serve.
 func aboutTarget(ctx context.Context, source *cli.Source, f *diagnosis.Facts) error {
+	found, err := remote.Of(ctx, source, f.ManagedResource, "")
+	switch {
+	case err == nil:
+		f.Source, f.Cluster, f.TargetKnown = found.Source, found.Cluster, true
+		return nil
+	case cli.IsUnreachable(err):
+		return err
+	}
+	// A missing target is a fact that the causes explain; a missing right to read it is not.
+	f.TargetKnown = !apierrors.IsForbidden(err)
 	here := &hubv1alpha1.TargetClusterList{}
 	if err := source.List(ctx, here, client.InNamespace(f.Namespace)); err != nil {
 		return fmt.Errorf("listing TargetClusters: %w", err)
@@ -79,15 +85,5 @@ func aboutTarget(ctx context.Context, source *cli.Source, f *diagnosis.Facts) er
 			f.Classes[here.Items[i].Name] = s.Labels[hubv1alpha1.ClassLabel]
 		}
 	}
-	found, err := remote.Of(ctx, source, f.ManagedResource, "")
-	if err != nil {
-		if cli.IsUnreachable(err) {
-			return err
-		}
-		// A missing target is a fact that the causes explain; a missing right to read it is not.
-		f.TargetKnown = !apierrors.IsForbidden(err)
-		return nil
-	}
-	f.Source, f.Cluster, f.TargetKnown = found.Source, found.Cluster, true
 	return nil
 }

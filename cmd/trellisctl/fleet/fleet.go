@@ -90,15 +90,12 @@ func (f *Fleet) clusterOf(e *listing.Entry) int {
 	return -1
 }
 
-// sumOfManagedResources begins the reasons of conditions of clusters that sum up ManagedResources.
-const sumOfManagedResources = "ManagedResources"
-
 // causeOf is what is wrong with a cluster, as "why" finds it without the registration; the zero value if nothing is.
 // Conditions that sum up ManagedResources are left out, since these have problems of their own.
 func (f *Fleet) causeOf(tc *hubv1alpha1.TargetCluster) diagnosis.Cause {
 	own := *tc
 	own.Status.Conditions = slices.DeleteFunc(slices.Clone(tc.Status.Conditions), func(c metav1.Condition) bool {
-		return strings.HasPrefix(c.Reason, sumOfManagedResources)
+		return diagnosis.SumsUp(c.Reason)
 	})
 	failing := slices.Clone(tc.Status.FailingChecks)
 	own.Status.FailingChecks = slices.DeleteFunc(failing, func(c hubv1alpha1.FailingCheck) bool {

@@ -10,7 +10,6 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
@@ -69,12 +68,8 @@ func (f *Fleet) Problems() *Problems {
 		p.Objects = append(p.Objects, object)
 		return p
 	}
-	if f.Hub.Known && !f.Hub.Working {
-		add(kindHub, kindHub, f.Hub.Leader, diagnosis.Cause{
-			Reason: diagnosis.ReasonNoHub, Since: &metav1.Time{Time: *f.Hub.Renewed},
-			Message: "No hub works: its heartbeat was not renewed. All conditions are as old.",
-			Unblock: "Look at the hub's pods and their log.",
-		}, "")
+	if cause := diagnosis.OfHub(&diagnosis.Facts{Now: f.Now, Heartbeat: f.Hub}); cause.Reason != "" {
+		add(kindHub, kindHub, f.Hub.Leader, cause, "")
 	}
 	unusable := map[int]*Problem{}
 	for i := range f.Clusters {

@@ -90,14 +90,11 @@ func (i *inspection) run(ctx context.Context, source *cli.Source, subject cli.Su
 // report makes the report.
 func (i *inspection) report(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedResource) *Report {
 	r := &Report{
-		Namespace: mr.Namespace, Name: mr.Name, Class: assignment.SpecClass(mr),
+		Namespace: mr.Namespace, Name: mr.Name, Class: assignment.ClassName(assignment.SpecClass(mr)),
 		Suspended:  resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]),
 		Generation: mr.Generation, AppliedGeneration: mr.Status.ObservedGeneration,
 		Conditions: slices.Clone(mr.Status.Conditions),
 		Objects:    unseen(mr.Status.Resources),
-	}
-	if r.Class == resourcesv1alpha1.DefaultClass {
-		r.Class = resourcesv1alpha1.DefaultClassName
 	}
 	if mr.DeletionTimestamp != nil {
 		r.Deleting = &mr.DeletionTimestamp.Time

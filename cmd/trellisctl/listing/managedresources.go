@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -153,22 +153,9 @@ func inTables(ctx context.Context, source *cli.Source, scope Scope) ([]Entry, er
 		return nil, errNoTable
 	}
 	var entries []Entry
-	// A page is decoded while the API server makes the next one.
-	decoded := func() error { return nil }
-	decode := func(raw []byte) {
-		result := make(chan error, 1)
-		go func() {
-			page := &table{}
-			err := asDecoding(json.Unmarshal(raw, page))
-			if err == nil {
-				entries, err = page.entries(entries)
-			}
-			result <- err
-		}()
-		decoded = sync.OnceValue(func() error { return <-result })
-	}
+	var decoding errgroup.Group // of one page, while the API server makes the next one
 	restart := func() {
-		_ = decoded() // it is of the list that ends here
+		_ = decoding.Wait() // it is of the list that ends here
 		entries = entries[:0]
 	}
 	err := cli.Pages(restart, func(token string) (string, error) {
@@ -180,13 +167,20 @@ func inTables(ctx context.Context, source *cli.Source, scope Scope) ([]Entry, er
 		if err != nil {
 			return "", err
 		}
-		if err := decoded(); err != nil {
+		if err := decoding.Wait(); err != nil {
 			return "", err
 		}
-		decode(raw)
+		decoding.Go(func() (err error) {
+			page := &table{}
+			if err := json.Unmarshal(raw, page); err != nil {
+				return asDecoding(err)
+			}
+			entries, err = page.entries(entries)
+			return err
+		})
 		return next, nil
 	})
-	if failed := decoded(); failed != nil {
+	if failed := decoding.Wait(); failed != nil {
 		err = failed
 	}
 	var status apierrors.APIStatus

@@ -58,13 +58,14 @@ func Of(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedRe
 	if err != nil {
 		return nil, err
 	}
+	class := assignment.ClassName(assignment.SpecClass(mr))
 	switch len(candidates) {
 	case 1:
 		return &Found{Cluster: &candidates[0]}, nil
 	case 0:
 		return nil, cli.NotFound(
 			"no registration in namespace %s serves class %s%s; if the class has a target of its own, name it with --target",
-			mr.Namespace, className(mr), ofLabel(mr))
+			mr.Namespace, class, ofLabel(mr))
 	}
 	names := make([]string, 0, len(candidates))
 	for i := range candidates {
@@ -72,14 +73,7 @@ func Of(ctx context.Context, source *cli.Source, mr *resourcesv1alpha1.ManagedRe
 	}
 	return nil, cli.Refused(
 		"several registrations in namespace %s serve class %s: %s; the label %s of the ManagedResource picks one",
-		mr.Namespace, className(mr), strings.Join(names, ", "), hubv1alpha1.ClusterNameLabel)
-}
-
-func className(mr *resourcesv1alpha1.ManagedResource) string {
-	if class := assignment.SpecClass(mr); class != resourcesv1alpha1.DefaultClass {
-		return class
-	}
-	return resourcesv1alpha1.DefaultClassName
+		mr.Namespace, class, strings.Join(names, ", "), hubv1alpha1.ClusterNameLabel)
 }
 
 func ofLabel(mr *resourcesv1alpha1.ManagedResource) string {

@@ -20,7 +20,7 @@ import (
 const (
 	// maxConfigurations bounds how many are listed of a kind.
 	maxConfigurations = 500
-	// lookAgain is when it is looked whether a hub has made them anew.
+	// lookAgain is the time until it is checked whether a hub has created them again.
 	lookAgain = 2 * time.Second
 )
 
@@ -94,7 +94,7 @@ func (r *remove) run(ctx context.Context) error {
 	if err := errors.Join(append(errs, r.report(deleted))...); err != nil {
 		return err
 	}
-	return gone(ctx, cluster)
+	return r.gone(ctx, cluster)
 }
 
 // report prints what was deleted.
@@ -126,12 +126,12 @@ func (r *remove) confirm(cluster *cli.Source, n int) error {
 	return cli.Usage("there is no terminal to confirm it: set --yes")
 }
 
-// gone returns an error if there still are configurations or policies, or again.
-func gone(ctx context.Context, cluster client.Client) error {
+// gone returns an error if a hub has created configurations or policies again.
+func (r *remove) gone(ctx context.Context, cluster client.Client) error {
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("looking again: %w", ctx.Err())
-	case <-time.After(lookAgain):
+	case <-r.env.Clock.After(lookAgain):
 	}
 	left, err := list(ctx, cluster)
 	if err != nil {

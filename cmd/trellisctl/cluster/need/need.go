@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -27,10 +26,6 @@ const named = 10
 // registration serves. A registration that may not be read counts as one of the default class.
 func Here(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster) (
 	[]resourcesv1alpha1.ManagedResource, error) {
-	mrs := &resourcesv1alpha1.ManagedResourceList{}
-	if err := source.List(ctx, mrs, client.InNamespace(tc.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing ManagedResources: %w", err)
-	}
 	registered, class := true, resourcesv1alpha1.DefaultClass
 	registration, err := remote.Registration(ctx, source, tc.Namespace, tc.Name)
 	switch {
@@ -41,15 +36,25 @@ func Here(ctx context.Context, source *cli.Source, tc *hubv1alpha1.TargetCluster
 	case cli.IsUnreachable(err):
 		return nil, err
 	}
-	return slices.DeleteFunc(mrs.Items, func(mr resourcesv1alpha1.ManagedResource) bool {
+	needs := func(mr *resourcesv1alpha1.ManagedResource) bool {
 		if uid := mr.Annotations[hubv1alpha1.TargetUIDAnnotation]; uid != "" {
-			return uid != string(tc.Status.ClusterUID)
+			return uid == string(tc.Status.ClusterUID)
 		}
 		if picked := mr.Labels[hubv1alpha1.ClusterNameLabel]; picked != "" {
-			return picked != tc.Name
+			return picked == tc.Name
 		}
-		return !registered || assignment.SpecClass(&mr) != class
-	}), nil
+		return registered && assignment.SpecClass(mr) == class
+	}
+	var mrs []resourcesv1alpha1.ManagedResource
+	if err := listing.WholeManagedResources(ctx, source, listing.Scope{Namespace: tc.Namespace},
+		func(mr *resourcesv1alpha1.ManagedResource) {
+			if needs(mr) {
+				mrs = append(mrs, *mr)
+			}
+		}, func() { mrs = nil }); err != nil {
+		return nil, fmt.Errorf("listing ManagedResources: %w", err)
+	}
+	return mrs, nil
 }
 
 // elsewhere are the ManagedResources of other namespaces that have objects in a target, as namespace/name. Namespaces

@@ -70,6 +70,14 @@ func Normalize(class string) string {
 	return class
 }
 
+// ClassName is the name of a class for users: that of the default class is not empty.
+func ClassName(class string) string {
+	if class == resourcesv1alpha1.DefaultClass {
+		return resourcesv1alpha1.DefaultClassName
+	}
+	return class
+}
+
 // FixedTarget is the target of a class that has one for all its ManagedResources, empty for the others.
 func (c *Class) FixedTarget() clustercache.ClusterKey {
 	switch c.Target.Type {
