@@ -136,13 +136,13 @@ type census struct {
 	targets    map[clustercache.ClusterKey]troubles
 }
 
-// troubles are what is wrong in one target: how many ManagedResources have it, or for how long.
+// troubles counts the ManagedResources of one target that have a problem, and says how long the oldest one lasts.
 type troubles struct {
 	notReady, notApplied, contested int
 	deletion, lag                   time.Duration
 }
 
-// each calls f with what is told only where there is something to tell.
+// each calls f for each gauge that targets have only while it is not zero.
 func (t troubles) each(f func(desc *prometheus.Desc, value float64)) {
 	f(descTargetNotApplied, float64(t.notApplied))
 	f(descTargetContested, float64(t.contested))
