@@ -12,8 +12,8 @@ import (
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// WithIdentity returns a transport to a cluster that has another UID for each name, and always the same for one. Targets
-// that share a control plane are different clusters by it.
+// WithIdentity returns a transport to a cluster that has another UID for each name, and always the same for one.
+// Targets that share a control plane are different clusters by it.
 func WithIdentity(name string, next http.RoundTripper) http.RoundTripper {
 	return identified{name: []byte(name), next: next}
 }

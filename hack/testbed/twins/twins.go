@@ -174,8 +174,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// wrap records calls, and has the hook of a test answer them. Each target is a cluster of its own, as tests may register
-// one several times.
+// wrap records calls, and has the hook of a test answer them. Each target is a cluster of its own, as tests may
+// register one several times.
 func (t *Twins) wrap(key clustercache.ClusterKey, next http.RoundTripper) http.RoundTripper {
 	next = controlplane.WithIdentity(key.String(), next)
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
