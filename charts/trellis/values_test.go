@@ -247,7 +247,8 @@ func TestValues(t *testing.T) {
 			deletionGuard: {enabled: false}, monitoring: {dashboards: {enabled: false}}}`,
 			func(t *testing.T, g *WithT, objects rendered) {
 				for key := range objects {
-					g.Expect(key).NotTo(Or(HavePrefix("PodDisruptionBudget"), HavePrefix("NetworkPolicy"), HavePrefix("Validating"), HaveSuffix("dashboard")))
+					g.Expect(key).NotTo(Or(HavePrefix("PodDisruptionBudget"), HavePrefix("NetworkPolicy"),
+						HavePrefix("Validating"), HaveSuffix("dashboard")))
 				}
 				g.Expect(deployment(t, objects).Spec.Template.Labels).To(And(HaveLen(4),
 					HaveKeyWithValue("webhooks.hub.gardener.cloud/exclude", "true")))

@@ -25,7 +25,8 @@ func target() dashboard {
 					kind: stat, title: "Drift in the last hour", unit: "short", drill: toDrift,
 					description: "Objects in this target that the hub corrected after another client had changed or " +
 						"deleted them.",
-					queries: []query{{expr: `target:trellis_target_drift_corrections:increase1h{target="$target"} or vector(0)`, legend: "corrections"}},
+					queries: []query{{legend: "corrections",
+						expr: `target:trellis_target_drift_corrections:increase1h{target="$target"} or vector(0)`}},
 				},
 				{
 					kind: table, title: "What it is", unit: "none", height: 4,
