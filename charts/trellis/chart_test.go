@@ -131,10 +131,12 @@ func TestTheHubItselfHasNarrowRights(t *testing.T) {
 		"resources.gardener.cloud/managedresources/status": {"patch"},
 		"hub.gardener.cloud/targetclusters":                append(slices.Clone(read), "create", "patch", "delete"),
 		"hub.gardener.cloud/targetclusters/status":         {"patch"},
-		"namespaces":                         read,
-		"secrets":                            append(slices.Clone(read), "patch"), // where a class mentions the token requestor
-		"authentication.k8s.io/tokenreviews": {"create"},                          // where those who read metrics are authenticated
-		"authorization.k8s.io/subjectaccessreviews":                       {"create"}, // where those who read metrics are authenticated
+		"namespaces": read,
+		// where a class mentions the token requestor
+		"secrets": append(slices.Clone(read), "patch"),
+		// where those who read metrics are authenticated
+		"authentication.k8s.io/tokenreviews":                              {"create"},
+		"authorization.k8s.io/subjectaccessreviews":                       {"create"},
 		"machine.sapcloud.io/machines":                                    {"list", "get"},
 		"events":                                                          {"create", "patch"},
 		"events.k8s.io/events":                                            {"create", "patch"},

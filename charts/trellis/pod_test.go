@@ -112,5 +112,6 @@ func TestPodsAreReplacedForAnotherConfiguration(t *testing.T) {
 	g.Expect(first).NotTo(BeEmpty())
 	g.Expect(checksum("{replicas: 3, podLabels: {a: b}}")).To(Equal(first))
 	g.Expect(checksum("{config: {logFormat: text}}")).NotTo(Equal(first))
-	g.Expect(checksum("{config: {logLevel: debug}}")).To(Equal(first), "a running hub takes it over, see cmd/trellis/app/reload.go")
+	g.Expect(checksum("{config: {logLevel: debug}}")).
+		To(Equal(first), "a running hub takes it over, see cmd/trellis/app/reload.go")
 }

@@ -13,7 +13,8 @@ import (
 
 // open are objects of the values, by their paths, that may have keys which the schema does not name: they are Kubernetes' own.
 var open = []string{
-	"/affinity", "/env/*", "/extraObjects/*", "/extraVolumeMounts/*", "/extraVolumes/*", "/global", "/monitoring/operator/tlsConfig",
+	"/affinity", "/env/*", "/extraObjects/*", "/extraVolumeMounts/*", "/extraVolumes/*", "/global",
+	"/monitoring/operator/tlsConfig",
 	"/networkPolicy/metricsFrom/*/ipBlock", "/networkPolicy/metricsFrom/*/namespaceSelector",
 	"/networkPolicy/metricsFrom/*/podSelector", "/resources/claims/*", "/tolerations/*", "/topologySpreadConstraints/*",
 }

@@ -107,7 +107,8 @@ func TestNothingHasToBeSet(t *testing.T) {
 	objects := render(t, "")
 	g.Expect(config(t, objects).LeaderElection.ResourceNamespace).To(Equal(release))
 	g.Expect(objects).To(And(HaveKey("PodDisruptionBudget/trellis"), HaveKey("NetworkPolicy/trellis"), HaveKey("ValidatingAdmissionPolicy/trellis-registration-deletion"),
-		HaveKey("ConfigMap/trellis-fleet-dashboard"), Not(HaveKey("ServiceAccount/trellis-source")), Not(HaveKey("PrometheusRule/trellis"))))
+		HaveKey("ConfigMap/trellis-fleet-dashboard"), Not(HaveKey("ServiceAccount/trellis-source")),
+		Not(HaveKey("PrometheusRule/trellis"))))
 
 	deployment := of[appsv1.Deployment](t, objects, "Deployment/trellis")
 	g.Expect(*deployment.Spec.Replicas).To(BeEquivalentTo(2))
@@ -176,7 +177,8 @@ func TestValues(t *testing.T) {
 		"a priority class": {`{priorityClassName: high}`, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(deployment(t, objects).Spec.Template.Spec.PriorityClassName).To(Equal("high"))
 		}},
-		"ports": {`{config: {server: {metrics: {port: 1234}, healthProbes: {port: 1235}}}, gardener: {enabled: true}, monitoring: {operator: {enabled: true}}}`, func(t *testing.T, g *WithT, objects rendered) {
+		"ports": {`{config: {server: {metrics: {port: 1234}, healthProbes: {port: 1235}}}, gardener: {enabled: true},
+			monitoring: {operator: {enabled: true}}}`, func(t *testing.T, g *WithT, objects rendered) {
 			g.Expect(container(t, objects).Ports).To(ConsistOf(HaveField("ContainerPort", BeEquivalentTo(1234)), HaveField("ContainerPort", BeEquivalentTo(1235))))
 			g.Expect(of[corev1.Service](t, objects, "Service/trellis").Annotations).To(HaveKeyWithValue(ContainSubstring("scrape-targets"), ContainSubstring(`"port":1234`)))
 			g.Expect(config(t, objects).Server.Metrics.Port).To(BeEquivalentTo(1234))
@@ -241,13 +243,16 @@ func TestValues(t *testing.T) {
 		"CRDs that others install": {`{crds: {targetClusters: false, managedResources: Never}}`, func(_ *testing.T, g *WithT, objects rendered) {
 			g.Expect(objects).NotTo(Or(HaveKey(targetClusterCRD), HaveKey(managedResourceCRD)))
 		}},
-		"as little as it goes": {`{podDisruptionBudget: {enabled: false}, networkPolicy: {enabled: false}, deletionGuard: {enabled: false}, monitoring: {dashboards: {enabled: false}}}`, func(t *testing.T, g *WithT, objects rendered) {
-			for key := range objects {
-				g.Expect(key).NotTo(Or(HavePrefix("PodDisruptionBudget"), HavePrefix("NetworkPolicy"), HavePrefix("Validating"), HaveSuffix("dashboard")))
-			}
-			g.Expect(deployment(t, objects).Spec.Template.Labels).To(And(HaveLen(4),
-				HaveKeyWithValue("webhooks.hub.gardener.cloud/exclude", "true")))
-		}},
+		"as little as it goes": {`{podDisruptionBudget: {enabled: false}, networkPolicy: {enabled: false},
+			deletionGuard: {enabled: false}, monitoring: {dashboards: {enabled: false}}}`,
+			func(t *testing.T, g *WithT, objects rendered) {
+				for key := range objects {
+					g.Expect(key).NotTo(Or(HavePrefix("PodDisruptionBudget"), HavePrefix("NetworkPolicy"),
+						HavePrefix("Validating"), HaveSuffix("dashboard")))
+				}
+				g.Expect(deployment(t, objects).Spec.Template.Labels).To(And(HaveLen(4),
+					HaveKeyWithValue("webhooks.hub.gardener.cloud/exclude", "true")))
+			}},
 		"where pods go": {`{nodeSelector: {a: b}, tolerations: [{key: c}], affinity: {nodeAffinity: {}}, topologySpreadConstraints: [{topologyKey: rack, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {}}]}`, func(t *testing.T, g *WithT, objects rendered) {
 			spec := deployment(t, objects).Spec.Template.Spec
 			g.Expect(spec.NodeSelector).To(HaveKeyWithValue("a", "b"))
@@ -295,7 +300,8 @@ func TestValues(t *testing.T) {
 			}},
 		"certificate authorities of a ConfigMap": {`{customCA: {configMap: authorities}}`,
 			func(t *testing.T, g *WithT, objects rendered) {
-				g.Expect(container(t, objects).Env).To(ContainElement(corev1.EnvVar{Name: "SSL_CERT_DIR", Value: "/etc/trellis-ca"}))
+				g.Expect(container(t, objects).Env).
+					To(ContainElement(corev1.EnvVar{Name: "SSL_CERT_DIR", Value: "/etc/trellis-ca"}))
 				g.Expect(container(t, objects).VolumeMounts).
 					To(ContainElement(corev1.VolumeMount{Name: "ca", MountPath: "/etc/trellis-ca", ReadOnly: true}))
 				g.Expect(deployment(t, objects).Spec.Template.Spec.Volumes).
@@ -424,10 +430,11 @@ func TestValuesThatAreRefused(t *testing.T) {
 		"a port that is none":                 {`{config: {server: {metrics: {port: 70000}}}}`, "'/config/server/metrics/port': maximum"},
 		"what the chart sets: the namespace":  {`{config: {leaderElection: {resourceNamespace: a}}}`, "additional properties 'resourceNamespace' not allowed"},
 		"what the chart sets: who it is":      {`{config: {sourceIdentity: {}}}`, "additional properties 'sourceIdentity' not allowed"},
-		"authorities of two kinds":            {`{customCA: {configMap: a, secret: b}}`, "customCA: name a ConfigMap or a Secret"},
 		"no room at all":                      {`{targets: 0}`, "'/targets': minimum"},
 		"a name that is none":                 {`{fullnameOverride: "A b"}`, "'/fullnameOverride'"},
 		"two hubs that do not elect a leader": {`{config: {leaderElection: {leaderElect: false}}}`, "2 replicas would write at the same time; it needs replicas: 1"},
+		"authorities of two kinds": {`{customCA: {configMap: a, secret: b}}`,
+			"customCA: name a ConfigMap or a Secret"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -95,7 +95,8 @@ func TestObjectsFindEachOther(t *testing.T) {
 	g.Expect(service.Spec.Ports).To(ConsistOf(corev1.ServicePort{Name: "metrics", Port: 8080, TargetPort: intstr.FromString("metrics")}))
 	g.Expect(scraped.Spec.Endpoints[0].Port).To(Equal("metrics"))
 
-	byPod := of[monitor](t, render(t, `{monitoring: {operator: {enabled: true, monitor: PodMonitor}}}`), "PodMonitor/trellis")
+	objects = render(t, `{monitoring: {operator: {enabled: true, monitor: PodMonitor}}}`)
+	byPod := of[monitor](t, objects, "PodMonitor/trellis")
 	matches, err = metav1.LabelSelectorAsSelector(&byPod.Spec.Selector)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(matches.Matches(labels.Set(pods.Labels))).To(BeTrue(), "the PodMonitor")
@@ -108,7 +109,8 @@ func TestObjectsFindEachOther(t *testing.T) {
 // TestWhatIsScraped looks at the name by which rules and dashboards ask, and at what is kept.
 func TestWhatIsScraped(t *testing.T) {
 	g := NewWithT(t)
-	endpoint := of[monitor](t, render(t, `{monitoring: {operator: {enabled: true}}}`), "ServiceMonitor/trellis").Spec.Endpoints[0]
+	objects := render(t, `{monitoring: {operator: {enabled: true}}}`)
+	endpoint := of[monitor](t, objects, "ServiceMonitor/trellis").Spec.Endpoints[0]
 	g.Expect(endpoint.Relabelings).To(ConsistOf(relabeling{TargetLabel: "job", Replacement: "trellis"}))
 	g.Expect(endpoint.MetricRelabelings).To(HaveLen(1))
 	keep := endpoint.MetricRelabelings[0]
@@ -170,7 +172,8 @@ func TestAlertsAreNamedAsTheValuesSay(t *testing.T) {
 	g := NewWithT(t)
 	objects := render(t, `{monitoring: {operator: {enabled: true}, job: hub-a, clusterLabel: seed, alerts: {
 		labels: {team: platform}, severities: {critical: page, warning: ticket}, severityOf: {TrellisDriftSlow: info},
-		disabled: [TrellisContested], runbookURL: "https://wiki.example.org/trellis/", grafanaURL: "https://grafana.example.org"}}}`)
+		disabled: [TrellisContested], runbookURL: "https://wiki.example.org/trellis/",
+		grafanaURL: "https://grafana.example.org"}}}`)
 	alerts := alertsOf(g, objects, "trellis")
 	down := alerts["TrellisTargetDown"]
 	g.Expect(down.Expr).To(Equal(`target:trellis_target_up:max{job="hub-a"} == 0`))
@@ -186,8 +189,8 @@ func TestAlertsAreNamedAsTheValuesSay(t *testing.T) {
 	endpoint := of[monitor](t, objects, "ServiceMonitor/trellis").Spec.Endpoints[0]
 	g.Expect(endpoint.Relabelings).To(ConsistOf(relabeling{TargetLabel: "job", Replacement: "hub-a"}))
 	dashboard := of[corev1.ConfigMap](t, objects, "ConfigMap/trellis-fleet-dashboard").Data["trellis-fleet.json"]
-	g.Expect(dashboard).To(And(ContainSubstring(`seed=~\"$cluster\"`), ContainSubstring("label_values(trellis_build_info, seed)"),
-		Not(ContainSubstring("cluster=~"))))
+	g.Expect(dashboard).To(And(ContainSubstring(`seed=~\"$cluster\"`),
+		ContainSubstring("label_values(trellis_build_info, seed)"), Not(ContainSubstring("cluster=~"))))
 }
 
 // TestAlertsOfASeed are routed by Gardener's Alertmanager, and its Plutono reads the dashboards.
@@ -298,8 +301,9 @@ func TestNothingOfGardenerIsADefault(t *testing.T) {
 	g.Expect(pod(t, render(t, values)).Spec.PriorityClassName).To(BeEmpty())
 }
 
-// TestASecondHubHasNamesOfItsOwn renders two releases: Helm refuses objects that belong to another one.
-func TestASecondHubHasNamesOfItsOwn(t *testing.T) {
+// TestAnotherNameIsThatOfAllObjects, so that another release may have the default names: Helm would refuse an object
+// that kept its own.
+func TestAnotherNameIsThatOfAllObjects(t *testing.T) {
 	g := NewWithT(t)
 	const values = `{monitoring: {operator: {enabled: true}}, config: {
 		server: {webhooks: {enabled: true}, metricsAuthentication: {enabled: true}},
@@ -340,11 +344,12 @@ func TestNotesSayWhatToDoNext(t *testing.T) {
 		namespace, values string
 		also              []string
 	}{
-		"no values":     {release, "", []string{monitoring}},
-		"a seed":        {release, "{gardener: {enabled: true}}", []string{label, monitoring}},
-		"in garden":     {"garden", "{gardener: {enabled: true}}", []string{monitoring}},
-		"with metrics":  {release, "{monitoring: {operator: {enabled: true}}}", nil},
-		"authenticated": {release, "{config: {server: {metricsAuthentication: {enabled: true}}}}", []string{role, monitoring}},
+		"no values":    {release, "", []string{monitoring}},
+		"a seed":       {release, "{gardener: {enabled: true}}", []string{label, monitoring}},
+		"in garden":    {"garden", "{gardener: {enabled: true}}", []string{monitoring}},
+		"with metrics": {release, "{monitoring: {operator: {enabled: true}}}", nil},
+		"authenticated": {release, "{config: {server: {metricsAuthentication: {enabled: true}}}}",
+			[]string{role, monitoring}},
 		"opt-in": {release, `{config: {clusterCache: {registrationSelector: {matchLabels: {a: "yes"}}}}}`,
 			[]string{"matchLabels:", monitoring}},
 	} {
@@ -354,8 +359,8 @@ func TestNotesSayWhatToDoNext(t *testing.T) {
 			out, err := cli.Run(t.Context(), test.values, "install", "trellis", cli.Chart(), "--namespace", test.namespace, "--dry-run=client")
 			g.Expect(err).NotTo(HaveOccurred())
 			_, notes, _ := strings.Cut(out, "\nNOTES:\n")
-			for _, line := range []string{"with room for 200 targets", "trellisctl -n my-cluster cluster add", "trellisctl status",
-				"kubectl -n " + test.namespace + " rollout status deployment trellis\n"} {
+			for _, line := range []string{"with room for 200 targets", "trellisctl -n my-cluster cluster add",
+				"trellisctl status", "kubectl -n " + test.namespace + " rollout status deployment trellis\n"} {
 				g.Expect(notes).To(ContainSubstring(line))
 			}
 			for _, line := range []string{label, role, monitoring, "matchLabels:"} {

@@ -77,6 +77,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	r.lacks.set(s.name, s.target, false)
 	if !s.changed.IsZero() {
 		r.metrics.of(s.class.Name).propagation.Observe(r.clock.Since(s.changed).Seconds())
+		s.changed = time.Time{} // also if the run fails from here on
 	}
 	s.state.noteDue = r.clock.Now().Add(noteDelay)
 	// What happened to the objects while they were written was noted, and notified nobody.

@@ -136,7 +136,7 @@ type census struct {
 	targets    map[clustercache.ClusterKey]troubles
 }
 
-// troubles are what is wrong in one target: how many ManagedResources have it, or for how long.
+// troubles counts the ManagedResources of one target that have a problem, and says how long the oldest one lasts.
 type troubles struct {
 	notReady, notApplied, contested int
 	deletion, lag                   time.Duration

@@ -19,9 +19,12 @@ import (
 type latencies struct {
 	mu    sync.Mutex
 	since map[types.NamespacedName]time.Time
+	taken map[types.NamespacedName]time.Time // by the runs under way
 }
 
-func newLatencies() *latencies { return &latencies{since: map[types.NamespacedName]time.Time{}} }
+func newLatencies() *latencies {
+	return &latencies{since: map[types.NamespacedName]time.Time{}, taken: map[types.NamespacedName]time.Time{}}
+}
 
 // start begins to measure, unless that has begun.
 func (l *latencies) start(name types.NamespacedName, now time.Time) {
@@ -32,20 +35,33 @@ func (l *latencies) start(name types.NamespacedName, now time.Time) {
 	}
 }
 
-// began returns since when it is measured; zero if it is not.
+// began returns since when it is measured, by a run under way or until one begins; zero if it is not.
 func (l *latencies) began(name types.NamespacedName) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if since, taken := l.taken[name]; taken {
+		return since
+	}
 	return l.since[name]
 }
 
-// stop ends it, and returns since when it was measured; zero if it was not.
+// stop ends it for a run, and returns since when it was measured; zero if it was not. The run calls ended.
 func (l *latencies) stop(name types.NamespacedName) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	since := l.since[name]
-	delete(l.since, name)
+	since, running := l.since[name]
+	if running {
+		l.taken[name] = since
+		delete(l.since, name)
+	}
 	return since
+}
+
+// ended notes that a run has ended. What it stopped and did not resume is over.
+func (l *latencies) ended(name types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.taken, name)
 }
 
 // resume goes on with what stop returned, because the run did not do it.

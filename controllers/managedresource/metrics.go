@@ -26,7 +26,7 @@ var (
 		"trellis_target_drift_corrections_total",
 		"Objects in the target that were corrected after another client had changed or deleted them.",
 		metrics.LabelTarget)
-	// Of most targets there is nothing to tell here, so that these cost no series.
+	// These are zero for most targets, which then have no series of them.
 	metricTargetNotApplied = MetricDefinitions.Gauge("trellis_target_managedresources_not_applied",
 		"ManagedResources of the target whose condition ResourcesApplied is False. Absent if there are none.",
 		metrics.LabelTarget)

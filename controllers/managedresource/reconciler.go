@@ -112,6 +112,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request dispatch.Request) (r
 	s := &scope{request: request, name: request.NamespacedName, state: state, clock: r.clock, syncPeriod: r.syncPeriod}
 	defer func() {
 		s.endSession()
+		r.drifts.ended(s.name)
+		r.changes.ended(s.name)
 		r.states.give(s.name, s.forgotten)
 	}()
 	if r.lacks.take(s.name) {
@@ -140,12 +142,14 @@ func (r *reconciler) settle(
 	ctx context.Context, s *scope, result reconcile.Result, err error,
 ) (reconcile.Result, error) {
 	need, busy := bundle.IsBusy(err)
+	if err != nil && !isDown(err) && !s.forgotten {
+		r.changes.resume(s.name, s.changed) // it is not applied yet, however long runs take
+	}
 	switch {
 	case err == nil:
 		return result, nil
 	case busy: // other bundles are in memory; meanwhile this run keeps no worker
 		r.drifts.resume(s.name, s.drifted)
-		r.changes.resume(s.name, s.changed)
 		return reconcile.Result{RequeueAfter: s.state.putOff(need), Priority: new(dispatch.PriorityRetry)}, nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", r.timeout, err) // tried again, later

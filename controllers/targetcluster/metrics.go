@@ -69,19 +69,18 @@ func (c *Collector) Collect(collected chan<- prometheus.Metric) {
 	for i := range list.Items {
 		tc := &list.Items[i]
 		s := &tc.Status
-		collected <- metrics.Const(descInfo, prometheus.GaugeValue, 1,
-			metrics.TargetName(client.ObjectKeyFromObject(tc)), s.KubernetesVersion, s.CloudType, s.Region)
-		wrong := map[string]bool{} // several types may have one label
+		name := metrics.TargetName(client.ObjectKeyFromObject(tc))
+		collected <- metrics.Const(descInfo, prometheus.GaugeValue, 1, name, s.KubernetesVersion, s.CloudType, s.Region)
+		failing := map[string]bool{} // several types may have one label
 		for _, condition := range s.Conditions {
 			label := c.types.Label(condition.Type)
 			counts[[2]string{label, string(condition.Status)}]++
 			if condition.Status == metav1.ConditionFalse {
-				wrong[label] = true
+				failing[label] = true
 			}
 		}
-		for label := range wrong {
-			collected <- metrics.Const(descFalse, prometheus.GaugeValue, 1,
-				metrics.TargetName(client.ObjectKeyFromObject(tc)), label)
+		for label := range failing {
+			collected <- metrics.Const(descFalse, prometheus.GaugeValue, 1, name, label)
 		}
 	}
 	for of, n := range counts {

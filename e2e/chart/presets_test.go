@@ -24,7 +24,8 @@ func TestInstallationForASeedOfGardener(t *testing.T) {
 	newNamespace(ctx, g, "seed")
 	values, err := os.ReadFile(cli.Chart() + "/values-gardener.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = cli.Run(ctx, string(values), "install", "trellis", cli.Chart(), "--namespace", "seed", takeOver, "--wait", "--timeout", "4m")
+	_, err = cli.Run(ctx, string(values), "install", "trellis", cli.Chart(), "--namespace", "seed", takeOver, "--wait",
+		"--timeout", "4m")
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { uninstall(t, cli, "seed") })
 	deployment := &appsv1.Deployment{}

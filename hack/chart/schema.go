@@ -20,7 +20,9 @@ var byChart = []string{"apiVersion", "kind", "leaderElection.resourceNamespace",
 // enums are the values of strings that can only have a few, by their paths. Indexes are left out of paths.
 var enums = map[string][]any{
 	"classes.namespaceSelector.matchExpressions.operator": {"In", "NotIn", "Exists", "DoesNotExist"},
-	"classes.target.type": {configv1alpha1.TargetNamespace, configv1alpha1.TargetSource, configv1alpha1.TargetRegistration},
+	"classes.target.type": {
+		configv1alpha1.TargetNamespace, configv1alpha1.TargetSource, configv1alpha1.TargetRegistration,
+	},
 	"clusterCache.registrationSelector.matchExpressions.operator": {"In", "NotIn", "Exists", "DoesNotExist"},
 	"leaderElection.resourceLock":                                 {"leases"},
 	"logFormat":                                                   {"json", "text"},

@@ -244,7 +244,8 @@ func (p panel) json(f flavour) object {
 		}
 	}
 	o := object{
-		"type": string(p.kind), "title": p.title, "description": p.description, "datasource": f.datasource(), "targets": targets,
+		"type": string(p.kind), "title": p.title, "description": p.description,
+		"datasource": f.datasource(), "targets": targets,
 		"options":     p.options(f),
 		"fieldConfig": object{"defaults": p.defaults(f), "overrides": p.overrides()},
 	}
@@ -279,7 +280,8 @@ func (p panel) options(f flavour) object {
 	case heatmap:
 		return object{
 			"calculate": false, "cellGap": 1, "showValue": "never", "yAxis": object{"unit": p.unit, "axisPlacement": "left"},
-			"color":   object{"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "scale": "exponential", "exponent": 0.5, "steps": 64},
+			"color": object{"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange",
+				"scale": "exponential", "exponent": 0.5, "steps": 64},
 			"tooltip": object{"mode": "single", "yHistogram": false}, "legend": object{"show": true},
 			"rowsFrame": object{"layout": "auto"}, "filterValues": object{"le": 1e-9},
 		}
@@ -301,8 +303,8 @@ func (p panel) defaults(f flavour) object {
 		steps = []object{{"color": good, "value": nil}, {"color": bad, "value": p.bad}}
 	}
 	defaults := object{
-		"unit": p.unit, "mappings": p.mappings(f), "thresholds": object{"mode": "absolute", "steps": steps}, "custom": object{},
-		"color": object{"mode": "thresholds"},
+		"unit": p.unit, "mappings": p.mappings(f), "thresholds": object{"mode": "absolute", "steps": steps},
+		"custom": object{}, "color": object{"mode": "thresholds"},
 	}
 	if p.kind == timeseries {
 		defaults["color"] = object{"mode": "palette-classic"}

@@ -8,13 +8,15 @@ func drift() dashboard {
 			{title: "At a glance", panels: []panel{
 				{
 					kind: stat, title: "Corrections in the last hour", unit: "short",
-					description: "Objects that somebody else changed or deleted and the hub brought back.",
+					description: "Objects that the hub corrected after another client had changed or deleted them.",
 					queries:     []query{{expr: `trellis:drift_corrections:increase1h or vector(0)`, legend: "corrections"}},
 				},
 				{
 					kind: stat, title: "Contested", unit: "short", bad: 1,
-					description: "ManagedResources over whose objects somebody fights the hub. Their condition Contested names who.",
-					queries:     []query{{expr: `sum(trellis_managedresources{condition="Contested", status="True"}) or vector(0)`, legend: "ManagedResources"}},
+					description: "ManagedResources whose objects another client changes again and again. " +
+						"Their condition Contested names the client.",
+					queries: []query{{legend: "ManagedResources",
+						expr: `sum(trellis_managedresources{condition="Contested", status="True"}) or vector(0)`}},
 				},
 				{
 					kind: stat, title: "Targets with drift", unit: "short",
@@ -60,8 +62,10 @@ func drift() dashboard {
 				},
 				{
 					kind: timeseries, title: "Contested ManagedResources", unit: "short",
-					description: "ManagedResources with objects that somebody keeps changing, by class. Their corrections are slowed down.",
-					queries:     []query{{expr: `sum by (class) (trellis_managedresources{condition="Contested", status="True"}) or vector(0)`, legend: "{{class}}"}},
+					description: "ManagedResources with objects that another client keeps changing, by class. " +
+						"The hub corrects them less and less often.",
+					queries: []query{{legend: "{{class}}", expr: `sum by (class) (` +
+						`trellis_managedresources{condition="Contested", status="True"}) or vector(0)`}},
 				},
 				{
 					kind: timeseries, title: "Corrections in an hour, by target", unit: "short", width: 24, drill: toTarget,

@@ -30,7 +30,7 @@ func fleet() dashboard {
 				},
 				{
 					kind: stat, title: "Drift in the last hour", unit: "short", drill: toDrift,
-					description: "Objects that somebody else changed or deleted and the hub brought back.",
+					description: "Objects that the hub corrected after another client had changed or deleted them.",
 					queries:     []query{{expr: `trellis:drift_corrections:increase1h or vector(0)`, legend: "corrections"}},
 				},
 				{
@@ -87,7 +87,7 @@ func fleet() dashboard {
 				},
 				{
 					kind: timeseries, title: "Drift corrections", unit: "ops", drill: toDrift,
-					description: "Objects brought back in a second, by class.",
+					description: "Objects corrected in a second, by class.",
 					queries:     []query{{expr: `sum by (class) (rate(trellis_drift_corrections_total[$__rate_interval]))`, legend: "{{class}}"}},
 				},
 				{
@@ -127,8 +127,8 @@ func fleet() dashboard {
 					kind: heatmap, title: "From Secret to target", unit: "s",
 					description: "How many contents took how long from the change of their Secret until all objects were " +
 						"applied.",
-					queries: []query{{expr: `sum by (le) (increase(trellis_secret_propagation_duration_seconds_bucket[$__rate_interval]))`,
-						legend: "{{le}}"}},
+					queries: []query{{legend: "{{le}}", expr: `sum by (le) (` +
+						`increase(trellis_secret_propagation_duration_seconds_bucket[$__rate_interval]))`}},
 					instead: []query{{expr: `max(class:trellis_secret_propagation_duration_seconds:p99_5m)`, legend: "p99"}},
 				},
 			}},
@@ -138,9 +138,12 @@ func fleet() dashboard {
 					description: "Share of the last day in which the target was reachable, had changes within five minutes, " +
 						"and had its drift corrected within five seconds, for the ten targets that were reachable least.",
 					queries: []query{
-						{expr: ofLeast(`avg_over_time(target:trellis_slo_reachable:bool[1d])`), legend: "Reachable", unit: "percentunit"},
-						{expr: ofLeast(`avg_over_time(target:trellis_slo_applied:bool[1d])`), legend: "Applied in time", unit: "percentunit"},
-						{expr: ofLeast(`avg_over_time(target:trellis_slo_drift:bool[1d])`), legend: "Corrected in time", unit: "percentunit"},
+						{legend: "Reachable", unit: "percentunit",
+							expr: ofLeast(`avg_over_time(target:trellis_slo_reachable:bool[1d])`)},
+						{legend: "Applied in time", unit: "percentunit",
+							expr: ofLeast(`avg_over_time(target:trellis_slo_applied:bool[1d])`)},
+						{legend: "Corrected in time", unit: "percentunit",
+							expr: ofLeast(`avg_over_time(target:trellis_slo_drift:bool[1d])`)},
 					},
 				},
 			}},

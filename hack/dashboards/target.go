@@ -23,8 +23,10 @@ func target() dashboard {
 				},
 				{
 					kind: stat, title: "Drift in the last hour", unit: "short", drill: toDrift,
-					description: "Objects in this target that somebody else changed or deleted and the hub brought back.",
-					queries:     []query{{expr: `target:trellis_target_drift_corrections:increase1h{target="$target"} or vector(0)`, legend: "corrections"}},
+					description: "Objects in this target that the hub corrected after another client had changed or " +
+						"deleted them.",
+					queries: []query{{legend: "corrections",
+						expr: `target:trellis_target_drift_corrections:increase1h{target="$target"} or vector(0)`}},
 				},
 				{
 					kind: table, title: "What it is", unit: "none", height: 4,
@@ -76,7 +78,7 @@ func target() dashboard {
 				},
 				{
 					kind: timeseries, title: "Drift corrections", unit: "ops", drill: toDrift,
-					description: "Objects of this target brought back in a second.",
+					description: "Objects of this target corrected in a second.",
 					queries:     []query{{expr: `sum(rate(trellis_target_drift_corrections_total{target="$target"}[$__rate_interval]))`, legend: "corrections"}},
 				},
 				{
@@ -124,7 +126,7 @@ func target() dashboard {
 				},
 				{
 					kind: timeseries, title: "Services without their network policies", unit: "short",
-					description: "Services whose network policies are not as they should be.",
+					description: "Services with missing or wrong network policies.",
 					queries:     []query{{expr: `max(trellis_target_network_policies_failing{target="$target"})`, legend: "Services"}},
 				},
 			}},
@@ -132,7 +134,7 @@ func target() dashboard {
 	}
 }
 
-// slo are the service levels of a target, each with the share of its error budget that is left of a month.
+// slo are the service levels of a target, each with the share of its error budget of 30 days that is left.
 func slo() []panel {
 	levels := []struct{ title, series, goal, says string }{
 		{"reachable", "reachable", "0.999", "The target could be reached: 99.9 % of the time."},
@@ -144,17 +146,19 @@ func slo() []panel {
 		month := `avg_over_time(target:trellis_slo_` + l.series + `:bool{target="$target"}[30d])`
 		panels = append(panels,
 			panel{
-				kind: stat, title: "Share of time " + l.title, unit: "percentunit", width: 4, description: l.says + " Share of the last 30 days.",
-				queries: []query{{expr: month, legend: "share"}},
+				kind: stat, title: "Share of time " + l.title, unit: "percentunit", width: 4,
+				description: l.says + " Share of the last 30 days.",
+				queries:     []query{{expr: month, legend: "share"}},
 			},
 			panel{
 				kind: stat, title: "Error budget, " + l.title, unit: "percentunit", width: 4, bad: 0.1, badBelow: true,
-				description: l.says + " What is left of the rest, for 30 days; less than nothing is too much.",
-				queries:     []query{{expr: `1 - (1 - ` + month + `) / (1 - ` + l.goal + `)`, legend: "left"}},
+				description: l.says + " The share of the error budget of 30 days that is left. " +
+					"Negative: the objective is missed.",
+				queries: []query{{expr: `1 - (1 - ` + month + `) / (1 - ` + l.goal + `)`, legend: "left"}},
 			})
 	}
 	return append(panels, panel{
-		kind: timeline, title: "When it was as it should be", unit: "none", bad: 1, badBelow: true, height: 6,
+		kind: timeline, title: "When the objectives were met", unit: "none", bad: 1, badBelow: true, height: 6,
 		states: map[string]string{"0": "no", "1": "yes"},
 		description: "Whether the target was reachable, had all changes within five minutes, and its drift " +
 			"corrected within five seconds.",

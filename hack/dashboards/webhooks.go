@@ -19,7 +19,8 @@ func webhooks() dashboard {
 					kind: stat, title: "Requests that failed", unit: "short", bad: 1,
 					description: "Requests within an hour that failed in the hub, or were too many.",
 					queries: []query{{
-						expr:   `sum(increase(trellis_webhook_requests_total{result=~"failed|panic|overload|too_many"}[1h])) or vector(0)`,
+						expr: `sum(increase(` +
+							`trellis_webhook_requests_total{result=~"failed|panic|overload|too_many"}[1h])) or vector(0)`,
 						legend: "failed",
 					}},
 				},
@@ -71,7 +72,8 @@ func webhooks() dashboard {
 					kind: timeseries, title: "Slowest webhooks", unit: "s",
 					description: "How long the slowest hundredth of the requests takes, by webhook.",
 					queries: []query{{
-						expr:   `histogram_quantile(0.99, sum by (webhook, le) (rate(trellis_webhook_duration_seconds_bucket[$__rate_interval])))`,
+						expr: `histogram_quantile(0.99, sum by (webhook, le) (` +
+							`rate(trellis_webhook_duration_seconds_bucket[$__rate_interval])))`,
 						legend: "{{webhook}}",
 					}},
 				},

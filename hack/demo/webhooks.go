@@ -99,7 +99,8 @@ func (w *world) podsStartWithoutTheHub(ctx context.Context) error {
 	if got := hostOf(pod); got != "" {
 		return fmt.Errorf("without a hub, a pod of alpha has the API server %q", got)
 	}
-	w.tell("without the hub, a pod in kube-system of alpha is created as it was sent: its webhooks are of failure policy Ignore")
+	w.tell("without the hub, a pod in kube-system of alpha is created as it was sent: " +
+		"its webhooks are of failure policy Ignore")
 	return nil
 }
 

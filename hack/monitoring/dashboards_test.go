@@ -220,7 +220,8 @@ func TestEveryDrillDownLeadsSomewhere(t *testing.T) {
 
 // filledIn puts something in place of Grafana's variables.
 func filledIn(expr string) string {
-	return strings.NewReplacer("$__rate_interval", "2m", "$__range", "1h", "$target", "shoot--a/a", "$job", "trellis", "$cluster", "").Replace(expr)
+	return strings.NewReplacer("$__rate_interval", "2m", "$__range", "1h", "$target", "shoot--a/a",
+		"$job", "trellis", "$cluster", "").Replace(expr)
 }
 
 // expectOneHub fails if a query asks for series of several hubs that share a Prometheus.

@@ -62,7 +62,8 @@ func TestEveryAlertHasWhatOperatorsWant(t *testing.T) {
 var (
 	targetSeries = regexp.MustCompile(`(^|[^a-z_])target:trellis_`)
 	aggregation  = regexp.MustCompile(`\b(sum|min|max|count|avg) ?(\(|by \()|\bon \(`)
-	ofHub        = regexp.MustCompile(`\b(sum|min|max|count|avg) by \(cluster, job(, [a-z, ]+)?\)|\bon \(cluster, job(, [a-z, ]+)?\)`)
+	ofHub        = regexp.MustCompile(`\b(sum|min|max|count|avg) by \(cluster, job(, [a-z, ]+)?\)|` +
+		`\bon \(cluster, job(, [a-z, ]+)?\)`)
 )
 
 // TestHubsThatShareAPrometheusAreToldApart: what is summed up over hubs is true of none of them.

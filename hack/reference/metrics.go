@@ -26,7 +26,8 @@ managers, a limited number has series of their own; all others are ` + "`other`"
 `
 	perTargetHead = `## Of each target
 
-Each target has at most 15 of these series, which are removed with it. Histograms of each target cost
+A healthy target has at most 15 of these series; controllers, webhooks and problems of a target add those that are
+about them. They are removed with the target. Histograms of each target cost
 eleven more series each, so they are off unless ` + "`metrics.targetHistograms`" + ` is set. Every replica is
 connected to every target, so ` + "`max by (target)`" + ` is the right query; series about ManagedResources come from
 the leader alone.

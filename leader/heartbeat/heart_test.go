@@ -268,7 +268,8 @@ func TestMetricIsTheTimeOfTheLastBeat(t *testing.T) {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	expect := func(value string) {
-		text := "# HELP trellis_hub_heartbeat_timestamp_seconds When this replica last renewed the heartbeat, in seconds since 1970. Only the leader does; zero if it never did.\n" +
+		text := "# HELP trellis_hub_heartbeat_timestamp_seconds When this replica last renewed the heartbeat, " +
+			"in seconds since 1970. Only the leader does; zero if it never did.\n" +
 			"# TYPE trellis_hub_heartbeat_timestamp_seconds gauge\ntrellis_hub_heartbeat_timestamp_seconds " + value + "\n"
 		g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(text))).To(Succeed())
 	}

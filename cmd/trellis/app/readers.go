@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -22,13 +22,17 @@ import (
 
 const (
 	// askTime bounds the questions to the source about one request, askAtOnce how many requests it is asked about at a
-	// time: anybody may send tokens.
-	askTime   = 10 * time.Second
-	askAtOnce = 10
-	// rememberFor is how long an answer counts, refuseFor how long a refusal does, and rememberMost how many are kept.
+	// time, and asksPerSecond how often: anybody may send tokens.
+	askTime       = 10 * time.Second
+	askAtOnce     = 10
+	asksPerSecond = 20
+	// rememberFor is how long an admission counts, refuseFor how long a refusal does, and rememberMost how many of each
+	// are kept.
 	rememberFor  = time.Minute
 	refuseFor    = 10 * time.Second
 	rememberMost = 1000
+	// knownFor is how long questions about a client that was admitted are kept apart from those about others.
+	knownFor = time.Hour
 	// maxToken bounds a token, in bytes. Those of service accounts have some two thousand.
 	maxToken = 16 << 10
 )
@@ -41,21 +45,19 @@ type readers struct {
 	tokens   authenticationclient.TokenReviewInterface
 	accesses authorizationclient.SubjectAccessReviewInterface
 	clock    clock.PassiveClock
-	asking   chan struct{}
 
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]verdict
-}
-
-// verdict is the code of the answer to a token, a verb and a path.
-type verdict struct {
-	code  int
-	until time.Time
+	// By the hash of a token, a verb and a path: until when an admission counts, and the codes of refusals. They are
+	// apart, and so are the questions about clients that were admitted before: a client that sends many invalid tokens
+	// does not keep Prometheus from its metrics.
+	admitted, refused *utilcache.LRUExpireCache
+	again, first      chan struct{}
 }
 
 // authenticated returns what makes the filter of the metrics server.
 func authenticated(c clock.PassiveClock) func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 	return func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+		config = rest.CopyConfig(config)
+		config.QPS, config.Burst, config.RateLimiter = asksPerSecond, asksPerSecond, nil
 		tokens, err := authenticationclient.NewForConfigAndClient(config, client)
 		if err != nil {
 			return nil, fmt.Errorf("client for TokenReviews: %w", err)
@@ -64,11 +66,17 @@ func authenticated(c clock.PassiveClock) func(*rest.Config, *http.Client) (metri
 		if err != nil {
 			return nil, fmt.Errorf("client for SubjectAccessReviews: %w", err)
 		}
-		r := &readers{
-			tokens: tokens.TokenReviews(), accesses: accesses.SubjectAccessReviews(), clock: c,
-			asking: make(chan struct{}, askAtOnce), known: map[[sha256.Size]byte]verdict{},
-		}
-		return r.filter, nil
+		return newReaders(tokens.TokenReviews(), accesses.SubjectAccessReviews(), c).filter, nil
+	}
+}
+
+func newReaders(tokens authenticationclient.TokenReviewInterface,
+	accesses authorizationclient.SubjectAccessReviewInterface, c clock.PassiveClock) *readers {
+	return &readers{
+		tokens: tokens, accesses: accesses, clock: c,
+		admitted: utilcache.NewLRUExpireCacheWithClock(rememberMost, c),
+		refused:  utilcache.NewLRUExpireCacheWithClock(rememberMost, c),
+		again:    make(chan struct{}, askAtOnce), first: make(chan struct{}, askAtOnce),
 	}
 }
 
@@ -91,23 +99,36 @@ func (r *readers) judge(request *http.Request, log logr.Logger) int {
 	}
 	verb, path := strings.ToLower(request.Method), request.URL.Path
 	key := sha256.Sum256([]byte(token + "\x00" + verb + "\x00" + path))
-	if code, ok := r.remembered(key); ok {
-		return code
+	asking := r.first
+	if until, known := r.admitted.Get(key); known {
+		if r.clock.Now().Before(until.(time.Time)) {
+			return http.StatusOK
+		}
+		asking = r.again
+	} else if code, known := r.refused.Get(key); known {
+		return code.(int)
 	}
 	select {
-	case r.asking <- struct{}{}:
-		defer func() { <-r.asking }()
+	case asking <- struct{}{}:
+		defer func() { <-asking }()
 	default:
 		return http.StatusTooManyRequests
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), askTime)
 	defer cancel()
 	code, err := r.ask(ctx, token, verb, path)
-	if err != nil {
-		log.Error(err, "The source cluster does not say who may read metrics")
+	switch {
+	case err != nil:
+		if request.Context().Err() == nil { // clients that hang up do not fill the log
+			log.Error(err, "The source cluster does not say who may read metrics")
+		}
 		return http.StatusInternalServerError
+	case code == http.StatusOK:
+		r.admitted.Add(key, r.clock.Now().Add(rememberFor), knownFor)
+	default:
+		r.admitted.Remove(key)
+		r.refused.Add(key, code, refuseFor)
 	}
-	r.remember(key, code)
 	return code
 }
 
@@ -126,10 +147,11 @@ func (r *readers) ask(ctx context.Context, token, verb, path string) (int, error
 	for name, values := range user.Extra {
 		extra[name] = authorizationv1.ExtraValue(values)
 	}
-	access, err := r.accesses.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
-	}}, metav1.CreateOptions{})
+	}
+	access, err := r.accesses.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("reviewing an access: %w", err)
 	}
@@ -137,24 +159,4 @@ func (r *readers) ask(ctx context.Context, token, verb, path string) (int, error
 		return http.StatusForbidden, nil
 	}
 	return http.StatusOK, nil
-}
-
-func (r *readers) remembered(key [sha256.Size]byte) (code int, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v, ok := r.known[key]
-	return v.code, ok && r.clock.Now().Before(v.until)
-}
-
-func (r *readers) remember(key [sha256.Size]byte, code int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.known) >= rememberMost {
-		clear(r.known) // whoever is asked about again costs two questions
-	}
-	lasts := rememberFor
-	if code != http.StatusOK {
-		lasts = refuseFor
-	}
-	r.known[key] = verdict{code: code, until: r.clock.Now().Add(lasts)}
 }

@@ -7,8 +7,7 @@
 //
 // The image is the OCI layout that "make image" made, for all of its architectures: REGISTRY/trellis:VERSION. The
 // chart is pushed as Helm does it, REGISTRY/charts/trellis:VERSION, so that "helm install oci://..." finds it. Its
-// values name the image that was just pushed, by its digest: whoever installs the chart from there gets this image,
-// from there.
+// values name the image that was just pushed, by its digest: an installation from there gets this image.
 //
 // A signature is what "cosign sign" makes of a key: a manifest beside the signed one, whose tag is the digest and
 // .sig. Its only layer says which digest is meant, and an annotation has the ECDSA signature of that text. "cosign

@@ -98,7 +98,8 @@ func TestPublish(t *testing.T) {
 	directory, digest := image(t)
 	key, public := encryptedKey(t)
 	published, err := Publish(t.Context(), Options{
-		Registry: "oci://" + to + "/", Layout: directory, Chart: chartPath, Version: version, Key: key, Password: []byte(password),
+		Registry: "oci://" + to + "/", Layout: directory, Chart: chartPath, Version: version,
+		Key: key, Password: []byte(password),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +130,8 @@ func TestPublish(t *testing.T) {
 	}
 
 	// Once more, as after a build that failed half way: nothing is in the way.
-	if _, err := Publish(t.Context(), Options{Registry: to, Layout: directory, Chart: chartPath, Version: version}); err != nil {
+	again := Options{Registry: to, Layout: directory, Chart: chartPath, Version: version}
+	if _, err := Publish(t.Context(), again); err != nil {
 		t.Error(err)
 	}
 }
@@ -139,7 +141,8 @@ func chartFiles(t *testing.T, p Published) map[string]string {
 	t.Helper()
 	chart := must(remote.Image(must(name.NewTag(p.Name))(t)))(t)
 	manifest := must(chart.Manifest())(t)
-	if manifest.Config.MediaType != chartConfig || len(manifest.Layers) != 1 || manifest.Layers[0].MediaType != chartContent {
+	if manifest.Config.MediaType != chartConfig || len(manifest.Layers) != 1 ||
+		manifest.Layers[0].MediaType != chartContent {
 		t.Fatalf("the manifest of the chart is %v", manifest)
 	}
 	if got := must(chart.Digest())(t).String(); got != p.Digest {
@@ -202,7 +205,8 @@ func TestHelmFindsTheChart(t *testing.T) {
 	helm := exec.CommandContext(t.Context(), "go", "-C", "../../..", "tool", "-modfile=hack/tools/helm/go.mod", "helm",
 		"template", "trellis", "oci://"+to+repository, "--version", tag, "--plain-http")
 	home := t.TempDir()
-	helm.Env = append(os.Environ(), "KUBECONFIG="+os.DevNull, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	helm.Env = append(os.Environ(), "KUBECONFIG="+os.DevNull,
+		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	out, err := helm.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -230,7 +234,7 @@ func TestKeys(t *testing.T) {
 		"of another kind":         {writeKey(t, "PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(other))(t)), "", "ECDSA"},
 		"public":                  {writeKey(t, "PUBLIC KEY", nil), "", "no private key"},
 		"no key at all":           {garbage, "", "PEM"},
-		"encrypted by who knows":  {writeKey(t, "ENCRYPTED SIGSTORE PRIVATE KEY", []byte("{}")), "", "as cosign does"},
+		"encrypted differently":   {writeKey(t, "ENCRYPTED SIGSTORE PRIVATE KEY", []byte("{}")), "", "as cosign does"},
 		"a file that there isn't": {filepath.Join(t.TempDir(), "none"), "", "no such file"},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -253,9 +257,12 @@ func TestWhatCannotBePublished(t *testing.T) {
 		says    string
 	}{
 		"without a registry": {Options{Layout: directory, Chart: chartPath, Version: version}, "required"},
-		"without an image":   {Options{Registry: to, Layout: t.TempDir(), Chart: chartPath, Version: version}, `"make image"`},
-		"what is no chart":   {Options{Registry: to, Layout: directory, Chart: t.TempDir(), Version: version}, "no chart of Trellis"},
-		"with a bad name":    {Options{Registry: to + "/UPPER", Layout: directory, Chart: chartPath, Version: version}, "image:"},
+		"without an image": {
+			Options{Registry: to, Layout: t.TempDir(), Chart: chartPath, Version: version}, `"make image"`},
+		"what is no chart": {
+			Options{Registry: to, Layout: directory, Chart: t.TempDir(), Version: version}, "no chart of Trellis"},
+		"with a bad name": {
+			Options{Registry: to + "/UPPER", Layout: directory, Chart: chartPath, Version: version}, "image:"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if _, err := Publish(t.Context(), test.options); err == nil || !strings.Contains(err.Error(), test.says) {
