@@ -66,7 +66,7 @@ func TestWebhooksOfADeletedRegistration(t *testing.T) {
 	e.Expect(e.host(target)).To(BeEmpty(), "nothing calls the hub that is down")
 }
 
-// HUB-8: if they cannot be deleted, somebody is told what to do.
+// HUB-8: if the configurations cannot be deleted, the condition of the TargetCluster says so, and how to delete them.
 func TestWebhooksOfATargetThatIsGoneForGood(t *testing.T) {
 	e := newEnv(t)
 	alias, kubeconfig := e.startAlias(target)
