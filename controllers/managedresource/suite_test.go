@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	ctx := context.Background()
 	klog.SetLogger(clientLog.Logger())
 	ctrllog.SetLogger(clientLog.Logger())
-	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyTimeout(4 * time.Minute)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	var err error
 	if source, err = testbed.StartCluster(ctx, controlplane.Options{Name: "source", Audit: true}); err == nil {
