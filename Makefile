@@ -90,27 +90,39 @@ fmt: ## Format the code and sort its imports
 
 ##@ Check
 
-# Packages that test whole hubs, or the tools of this repository. They are tested without the race detector, which makes
-# them three times slower: the packages of the hub are tested with it, and "make test-long" tests all with it.
-PLAIN := /trellis/(charts|cmd/trellisctl/pack|e2e|hack)(/|$$)
+# The race detector makes a hub several times slower. "make test" has it where it pays: in the packages whose tests need
+# no control plane, in those about concurrency that do (RACED), and for the numbered statements about ManagedResources
+# (RACED_TESTS). "make test-long" has it everywhere.
+RACED       := ./clustercache ./controllers/internal/multicluster
+RACED_TESTS := ^Test(MR|X)[0-9]
 
-# Most tests wait most of the time, for control planes that share the processors: so there are more than processors.
-PACKAGES_AT_ONCE ?= 4
+# Tests that need control planes wait most of the time, so more packages are tested at once than there are processors.
+PACKAGES_AT_ONCE ?= 2
 
+# Runs share most of a ManagedResource with the informers: who changes that is found out. What go vet finds, "make lint" does.
+TEST = KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -vet=off -p $(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT)
+
+# Both parts at once: while all tests of one wait, the other works.
 .PHONY: test
-test: kube ## Run all tests on real API servers, those of the hub's packages with the race detector. ARGS="-run X -v" is passed on
+test: kube ## Run all tests on real API servers, with the race detector where it pays. ARGS="-run X -v" is passed on
+	@$(MAKE) --no-print-directory -j2 test-race test-planes
 	$(GO) -C hack/kube test ./...
-	$(GO) test -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
-	# Runs share most of a ManagedResource with the informers: who changes that is found out.
-	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -p $(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(ARGS) \
-		$$($(GO) list ./... | grep -Ev '$(PLAIN)')
-	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -p $(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT) $(ARGS) \
-		$$($(GO) list ./... | grep -E '$(PLAIN)')
 	$(GO) -C hack/perf test -short $(ARGS) ./...
+
+.PHONY: test-race
+test-race: kube ## Run only the part of "make test" that has the race detector
+	packages="$$(hack/packages.sh unit)" && $(TEST) -race $(ARGS) $(RACED) $$packages
+	$(TEST) -race -run '$(RACED_TESTS)' $(ARGS) ./controllers/managedresource
+
+.PHONY: test-planes
+test-planes: kube ## Run only the part of "make test" that has not: the packages that need control planes
+	packages="$$(hack/packages.sh planes $(RACED))" && $(TEST) $(ARGS) $$packages
+	$(GO) test -vet=off -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
 
 .PHONY: test-long
 test-long: kube ## Run all tests with the race detector, those of sizes that take minutes, and all trials quickly: before a release
 	KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -race -tags long -p 2 -timeout 60m $(ARGS) ./...
+	$(GO) test -vet=off -tags long -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
 	# What is measured are hubs in processes of their own. The race detector would only slow down what plays their targets.
 	$(GO) -C hack/perf test -p 1 -timeout $(TEST_TIMEOUT) $(ARGS) ./...
 
