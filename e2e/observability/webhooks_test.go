@@ -128,7 +128,9 @@ var webhookSituations = map[string]func(t *testing.T, alert string){
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: metav1.NamespaceSystem, Name: "web",
 					Annotations: map[string]string{prefix + "host-spread": "true"},
-					Labels:      map[string]string{resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault},
+					Labels: map[string]string{
+						resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault,
+					},
 				},
 				Spec: appsv1.DeploymentSpec{
 					Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -220,7 +222,8 @@ func (to *target) callWebhooks(t *testing.T, webhooks string) {
 		g.Expect(set("null")).To(Succeed())
 		g.Eventually(func(g Gomega) {
 			g.Expect(source.Client.Get(context.Background(), client.ObjectKeyFromObject(tc), tc)).To(Succeed())
-			g.Expect(meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionWebhooksRegistered)).To(BeNil())
+			registered := meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionWebhooksRegistered)
+			g.Expect(registered).To(BeNil())
 		}).Should(Succeed())
 	})
 }
