@@ -36,7 +36,7 @@ func (t *target) measure(in *Inspection) telemetry.Target {
 		Key: t.key, Hibernated: in.Status.State == StateHibernated, Up: in.Usable, Connects: t.connects.Load(),
 		InFlight: in.InFlight, Succeeded: in.Succeeded, Failed: in.Failed, Throttled: t.meter.Throttled(),
 		RoundTrip: in.Status.RoundTrip, LastProbeSuccess: in.Health.LastProbeSuccessTime,
-		CredentialExpiry: in.Status.CredentialExpiry,
+		CredentialExpiry: in.Status.CredentialExpiry, RotationFails: in.Status.PendingReason != "",
 	}
 	for _, w := range in.Watches {
 		m.Objects += w.Objects

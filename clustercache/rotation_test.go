@@ -15,6 +15,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -154,7 +155,8 @@ func TestBadKubeconfigLeavesTheOldConnectionInPlace(t *testing.T) {
 		"no credentials": {other.kubeconfig(""), ReasonKubeconfigInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := start(t, Options{})
+			registry := prometheus.NewRegistry()
+			h := start(t, Options{Registerer: registry})
 			a := newAPIServer(t, newStore("uid-a"))
 			key := h.register("a", a.kubeconfig("x"))
 			before := h.expectState(key, StateConnected)
@@ -165,6 +167,7 @@ func TestBadKubeconfigLeavesTheOldConnectionInPlace(t *testing.T) {
 			h.Expect(h.state(key)).To(Equal(StateConnected))
 			h.Expect(h.status(key).Connection).To(Equal(before.Connection))
 			h.Expect(h.status(key).PendingMessage).NotTo(BeEmpty())
+			h.Expect(series(h, registry)).To(HaveKeyWithValue("trellis_target_rotation_failing", 1))
 			a.store.put("configmaps", "default", "one", nil)
 			h.Eventually(r.names).Should(ConsistOf("one"))
 
@@ -172,6 +175,7 @@ func TestBadKubeconfigLeavesTheOldConnectionInPlace(t *testing.T) {
 			h.Eventually(func() string { return h.status(key).PendingReason }).Should(BeEmpty())
 			h.Expect(h.status(key).Connection).To(Equal(before.Connection))
 			h.Expect(r.syncs()).To(Equal(1))
+			h.Expect(series(h, registry)).NotTo(HaveKey("trellis_target_rotation_failing"))
 		})
 	}
 }

@@ -139,6 +139,8 @@ type Flow struct {
 	// Oldest is the longest time for which an item has waited, be it for a worker or for others of the flow; zero if none
 	// does. Those in the background are left out.
 	Oldest time.Duration
+	// LongestRun is for how long the item has been worked on that was handed out first; zero if none is.
+	LongestRun time.Duration
 }
 
 // Snapshot is what a queue holds at one moment.
@@ -241,10 +243,14 @@ func (q *Queue[R]) inFlows() []Flow {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	now := q.options.Clock.Now()
+	longest := make(map[*flow[R]]time.Duration, len(q.inFlight))
+	for _, w := range q.inFlight {
+		longest[w.flow] = max(longest[w.flow], now.Sub(w.since))
+	}
 	flows := make([]Flow, 0, len(q.flows))
 	for _, f := range q.flows {
 		flows = append(flows, Flow{Name: f.name, Ready: f.ready.len(), InFlight: f.inFlight,
-			Waiting: f.inFlight - f.seated, Oldest: f.oldest(now)})
+			Waiting: f.inFlight - f.seated, Oldest: f.oldest(now), LongestRun: longest[f]})
 	}
 	slices.SortFunc(flows, func(a, b Flow) int { return strings.Compare(a.Name, b.Name) })
 	return flows

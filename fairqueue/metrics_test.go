@@ -146,7 +146,7 @@ func TestSnapshots(t *testing.T) {
 
 	g.Expect(figures.Snapshots()).To(Equal([]Snapshot{{
 		Class: "test", Depth: 1, Delayed: 1, InFlight: 2,
-		Flows: []Flow{{Name: "a", Ready: 1, InFlight: 2, Oldest: 4 * time.Second}},
+		Flows: []Flow{{Name: "a", Ready: 1, InFlight: 2, Oldest: 4 * time.Second, LongestRun: time.Second}},
 	}}))
 	g.Expect(served).To(Equal(map[string]time.Duration{"a/0": 3 * time.Second, "a/1": 3 * time.Second}))
 }

@@ -2,6 +2,7 @@ package managedresource_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -26,6 +27,22 @@ func (p place) failedApplies() float64 {
 		}
 	}
 	return sum
+}
+
+// ofTarget is the sum of a metric over the targets of the place.
+func (p place) ofTarget(metric string) func() float64 {
+	return func() (sum float64) {
+		families, err := hub.Registry.Gather()
+		p.Expect(err).NotTo(HaveOccurred())
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				if family.GetName() == metric && strings.HasPrefix(m.GetLabel()[0].GetValue(), p.ns+"/") {
+					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				}
+			}
+		}
+		return sum
+	}
 }
 
 // Not only the first problem is told, and not only in a condition.
@@ -55,6 +72,7 @@ func TestW19_AllFailuresAreTold(t *testing.T) {
 			p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, says...))
 			p.awaitValue("one", "1")
 			p.Expect(p.failedApplies()).To(BeNumerically(">=", before+float64(test.bad)))
+			p.Expect(p.ofTarget("trellis_target_apply_failures_total")()).To(BeNumerically(">=", test.bad))
 			p.Eventually(p.events).Should(ContainElement(SatisfyAll(HavePrefix("Warning ApplyFailed: "), ContainSubstring("Not_A_Name-00"))))
 		})
 	}

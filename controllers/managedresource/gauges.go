@@ -3,6 +3,7 @@ package managedresource
 import (
 	"context"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,13 +34,18 @@ var (
 	descTargetContested  = metricTargetContested.Desc()
 	descTargetDeletion   = metricTargetDeletion.Desc()
 	descTargetLag        = metricTargetLag.Desc()
+
+	descTargetApplyFailures = metricTargetApplyFailures.Desc()
+	descTargetPruneFailures = metricTargetPruneFailures.Desc()
+	descTargetLongest       = metricTargetLongest.Desc()
+	descTargetOverdue       = metricTargetOverdue.Desc()
 )
 
 // Describe implements prometheus.Collector.
 func (gauges) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descResources, descDeleting, descDeletion, descTargetNotReady, descTargetObjects,
 		descTargetDrift, descTargetLate, descTargetOldest, descTargetNotApplied, descTargetContested, descTargetDeletion,
-		descTargetLag} {
+		descTargetLag, descTargetApplyFailures, descTargetPruneFailures, descTargetLongest, descTargetOverdue} {
 		descriptions <- d
 	}
 }
@@ -48,6 +54,9 @@ func (gauges) Describe(descriptions chan<- *prometheus.Desc) {
 func (g gauges) Collect(collected chan<- prometheus.Metric) {
 	g.metrics.mu.Lock()
 	c := g.metrics.term
+	for key, runs := range g.metrics.stuck { // also of a term that is over
+		collected <- metrics.Const(descTargetOverdue, prometheus.GaugeValue, float64(runs), metrics.TargetName(key))
+	}
 	g.metrics.mu.Unlock()
 	if c == nil || c.Began().IsZero() {
 		return
@@ -66,7 +75,12 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 		gauge(descDeleting, float64(d.count), class)
 		gauge(descDeletion, d.oldest.Seconds(), class)
 	}
-	oldest := c.oldestByTarget()
+	oldest, longest := c.flowsByTarget()
+	for name, run := range longest {
+		if run > longRun {
+			gauge(descTargetLongest, run.Seconds(), name)
+		}
+	}
 	objects := c.tracker.Objects()
 	registered := map[clustercache.ClusterKey]bool{}
 	for _, key := range c.targets() {
@@ -82,17 +96,21 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 		gauge(descTargetOldest, oldest[key.String()].Seconds(), name)
 	}
 	g.metrics.forgetAllBut(registered)
-	corrections, late := map[clustercache.ClusterKey]uint64{}, map[clustercache.ClusterKey]uint64{}
+	counters := map[clustercache.ClusterKey]targetMetrics{}
 	g.metrics.mu.Lock()
 	for key, t := range g.metrics.targets {
-		corrections[key], late[key] = t.corrections, t.late
+		counters[key] = *t
 	}
 	g.metrics.mu.Unlock()
 	for key := range registered {
-		name := metrics.TargetName(key)
-		collected <- metrics.Const(descTargetDrift, prometheus.CounterValue, float64(corrections[key]), name)
-		if n := late[key]; n > 0 {
-			collected <- metrics.Const(descTargetLate, prometheus.CounterValue, float64(n), name)
+		t, name := counters[key], metrics.TargetName(key)
+		collected <- metrics.Const(descTargetDrift, prometheus.CounterValue, float64(t.corrections), name)
+		for desc, n := range map[*prometheus.Desc]uint64{
+			descTargetLate: t.late, descTargetApplyFailures: t.notApplied, descTargetPruneFailures: t.notPruned,
+		} {
+			if n > 0 {
+				collected <- metrics.Const(desc, prometheus.CounterValue, float64(n), name)
+			}
 		}
 	}
 }
@@ -115,18 +133,27 @@ func (c *Controller) targets() []clustercache.ClusterKey {
 	return keys
 }
 
-// oldestByTarget returns how long requests of each target have waited, all classes together.
-func (c *Controller) oldestByTarget() map[string]time.Duration {
-	oldest := map[string]time.Duration{}
+// longRun is how long a run takes at least that has a series of its target.
+const longRun = 10 * time.Second
+
+// flowsByTarget returns how long requests of each target have waited, by its key, and how long its oldest run has
+// taken, by its name in metrics; all classes together. Runs without a target have an empty name.
+func (c *Controller) flowsByTarget() (oldest, longest map[string]time.Duration) {
+	oldest, longest = map[string]time.Duration{}, map[string]time.Duration{}
 	if c.options.QueueMetrics == nil {
-		return oldest
+		return oldest, longest
 	}
 	for _, q := range c.options.QueueMetrics.Snapshots() {
 		for _, f := range q.Flows {
 			oldest[f.Name] = max(oldest[f.Name], f.Oldest)
+			name := ""
+			if strings.Contains(f.Name, string(types.Separator)) { // else it is a namespace, see dispatch.Flow
+				name = strings.TrimPrefix(f.Name, string(types.Separator))
+			}
+			longest[name] = max(longest[name], f.LongestRun)
 		}
 	}
-	return oldest
+	return oldest, longest
 }
 
 // census counts the ManagedResources of this hub.

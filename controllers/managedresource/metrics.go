@@ -42,6 +42,16 @@ var (
 	metricTargetLate = MetricDefinitions.Counter("trellis_target_drift_late_total",
 		"Corrections of drift in the target that took longer than 5 seconds. Absent until there is one.",
 		metrics.LabelTarget)
+	metricTargetApplyFailures = MetricDefinitions.Counter("trellis_target_apply_failures_total",
+		"Objects that could not be applied to the target. Absent until there is one.", metrics.LabelTarget)
+	metricTargetPruneFailures = MetricDefinitions.Counter("trellis_target_prune_failures_total",
+		"Objects that could not be deleted from the target. Absent until there is one.", metrics.LabelTarget)
+	metricTargetLongest = MetricDefinitions.Gauge("trellis_target_longest_run_seconds",
+		"How long the oldest run over a ManagedResource of the target has taken so far. Absent up to 10 seconds. Runs "+
+			"over ManagedResources that have no target have an empty label.", metrics.LabelTarget)
+	metricTargetOverdue = MetricDefinitions.Gauge("trellis_target_reconcile_overdue",
+		"Runs over ManagedResources of the target that continue after their deadline. Absent if there are none. Runs "+
+			"over ManagedResources that have no target have an empty label.", metrics.LabelTarget)
 	metricTargetOldest = MetricDefinitions.Gauge("trellis_target_queue_oldest_seconds",
 		"How long the oldest item of the target has waited, for a worker or for other items of the target. "+
 			"Periodic resyncs are excluded.", metrics.LabelTarget)
@@ -98,11 +108,13 @@ type Metrics struct {
 	mu      sync.Mutex
 	classes map[string]*classMetrics
 	targets map[clustercache.ClusterKey]*targetMetrics
-	term    *Controller // of the present term, nil between terms
+	stuck   map[clustercache.ClusterKey]int // overdue runs, of targets that have some
+	term    *Controller                     // of the present term, nil between terms
 }
 
 // classMetrics are those of one class, looked up once.
 type classMetrics struct {
+	all                                    *Metrics
 	label                                  string
 	applied, applyFailed                   prometheus.Counter
 	pruned                                 map[pruneCause]pruneMetrics
@@ -119,6 +131,8 @@ type targetMetrics struct {
 	hour        hour
 	corrections uint64
 	late        uint64
+	notApplied  uint64 // objects, in total
+	notPruned   uint64
 	wait        prometheus.Observer // nil if there is no histogram of each target
 }
 
@@ -138,6 +152,7 @@ func NewMetrics(registerer prometheus.Registerer, targetHistograms bool) *Metric
 		overdue: metricOverdue.GaugeVec(), overdues: metricOverdues.CounterVec(),
 		managers: metrics.NewNames(managerLimit), kinds: metrics.NewNames(kindLimit), reasons: metrics.NewNames(reasonLimit),
 		classes: map[string]*classMetrics{}, targets: map[clustercache.ClusterKey]*targetMetrics{},
+		stuck: map[clustercache.ClusterKey]int{},
 	}
 	registerer.MustRegister(m.applied, m.pruned, m.corrections, m.driftTime, m.propagation, m.runs)
 	registerer.MustRegister(m.overdue, m.overdues, gauges{m})
@@ -164,7 +179,7 @@ func (m *Metrics) of(class string) *classMetrics {
 	if c == nil {
 		label := classLabel(class)
 		c = &classMetrics{
-			label:   label,
+			all: m, label: label,
 			applied: m.applied.WithLabelValues(label, "ok"), applyFailed: m.applied.WithLabelValues(label, "error"),
 			pruned:    make(map[pruneCause]pruneMetrics, len(pruneCauses)),
 			driftTime: m.driftTime.WithLabelValues(label), propagation: m.propagation.WithLabelValues(label),
@@ -283,6 +298,36 @@ func (m *Metrics) driftLasted(s *scope, lasted time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.target(s.target).late++
+}
+
+// applyFailed counts objects that could not be applied to a target.
+func (m *Metrics) applyFailed(key clustercache.ClusterKey, objects uint64) {
+	if objects == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.target(key).notApplied += objects
+}
+
+// pruneFailed counts objects that could not be deleted from a target.
+func (m *Metrics) pruneFailed(key clustercache.ClusterKey, objects uint64) {
+	if objects == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.target(key).notPruned += objects
+}
+
+// overdueBy notes that runs of a target became overdue, or have ended.
+func (c *classMetrics) overdueBy(key clustercache.ClusterKey, runs int) {
+	c.overdue.Add(float64(runs))
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	if c.all.stuck[key] += runs; c.all.stuck[key] == 0 {
+		delete(c.all.stuck, key)
+	}
 }
 
 // driftLastHour counts the corrections in a target during the last hour.

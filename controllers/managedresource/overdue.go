@@ -101,7 +101,7 @@ func (s *supervisor) watch(
 	}
 	fairqueue.Yield(ctx)
 	class.overdueTotal.Inc()
-	class.overdue.Inc()
+	class.overdueBy(req.Target, 1)
 	s.count(class, 1)
 	log := s.log.WithValues(
 		"class", class.label, "target", metrics.TargetName(req.Target), "managedResource", req.String(),
@@ -109,7 +109,7 @@ func (s *supervisor) watch(
 	log.Info("A run does not end after its deadline", "stack", s.stack(id))
 	<-ended
 	s.count(class, -1)
-	class.overdue.Dec()
+	class.overdueBy(req.Target, -1)
 	log.Info("An overdue run has ended")
 }
 

@@ -26,8 +26,9 @@ import (
 type supervisedRuns struct {
 	*WithT
 	*supervisor
-	clock *clocktesting.FakeClock
-	class *classMetrics
+	clock    *clocktesting.FakeClock
+	registry *prometheus.Registry
+	class    *classMetrics
 
 	mu       sync.Mutex
 	log      strings.Builder
@@ -37,13 +38,14 @@ type supervisedRuns struct {
 }
 
 func newSupervisedRuns(t *testing.T) *supervisedRuns {
-	s := &supervisedRuns{WithT: NewWithT(t), clock: clocktesting.NewFakeClock(time.Now()), released: make(chan struct{})}
+	s := &supervisedRuns{WithT: NewWithT(t), clock: clocktesting.NewFakeClock(time.Now()),
+		registry: prometheus.NewRegistry(), released: make(chan struct{})}
 	log := funcr.New(func(prefix, args string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.log.WriteString(args + "\n")
 	}, funcr.Options{})
-	s.class = NewMetrics(prometheus.NewRegistry(), false).of("")
+	s.class = NewMetrics(s.registry, false).of("")
 	s.supervisor = newSupervisor(s.ignoreContext, s.clock, log)
 	s.employ(s.class.label, 3)
 	return s
@@ -107,6 +109,21 @@ func (s *supervisedRuns) overrun(ctx context.Context, req dispatch.Request) <-ch
 
 func (s *supervisedRuns) overdueRuns() float64 { return testutil.ToFloat64(s.class.overdue) }
 
+// overdueByTarget is what metrics say of each target.
+func (s *supervisedRuns) overdueByTarget() map[string]float64 {
+	families, err := s.registry.Gather()
+	s.Expect(err).NotTo(HaveOccurred())
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "trellis_target_reconcile_overdue" {
+				values[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return values
+}
+
 func (s *supervisedRuns) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,12 +149,14 @@ func TestARunThatDoesNotEndIsLoggedAndGivesUpItsSeat(t *testing.T) {
 	second := s.overrun(t.Context(), requestFor("bad", "c"))
 	s.Eventually(func() int { return strings.Count(s.logged(), "does not end") }, 30*time.Second).Should(Equal(2))
 	s.Expect(strings.Count(s.logged(), "ignoreContext")).To(Equal(1), "one stack a minute")
+	s.Eventually(s.overdueByTarget, 30*time.Second).Should(Equal(map[string]float64{"ns/bad": 2}))
 	s.Expect(first).NotTo(Receive())
 	s.release()
 	for _, results := range []<-chan reconcile.Result{first, second} {
 		s.Eventually(results, 30*time.Second).Should(Receive(Equal(reconcile.Result{RequeueAfter: time.Hour})))
 	}
 	s.Expect(s.overdueRuns()).To(BeZero())
+	s.Expect(s.overdueByTarget()).To(BeEmpty())
 	s.wg.Wait()
 }
 

@@ -82,6 +82,7 @@ func TestBUG07_RefusedDeletionSaysWhy(t *testing.T) {
 			p.await("mr", has(applied, ongoing, resourcesv1alpha1.ReasonDeletionPending, "v1/ConfigMap/"+p.ns+"/one", "v1/ConfigMap/"+p.ns+"/two", why),
 				HaveField("Status.Resources", ContainElements(HaveField("Name", "one"), HaveField("Name", "two"))))
 			p.awaitValue("one", "1")
+			p.Expect(p.ofTarget("trellis_target_prune_failures_total")()).To(BeNumerically(">=", 2))
 
 			lift()
 			p.awaitAbsent(p.configMap("one"))

@@ -17,6 +17,7 @@ import (
 // report counts what a run applied, and writes events about it.
 func (r *recorder) report(s *scope, outcomes []apply.Outcome) {
 	figures := r.metrics.of(s.class.Name)
+	failed := uint64(0)
 	for _, o := range outcomes {
 		if o.Unchanged {
 			continue
@@ -24,6 +25,7 @@ func (r *recorder) report(s *scope, outcomes []apply.Outcome) {
 		counter := figures.applied
 		if o.Err != nil {
 			counter = figures.applyFailed
+			failed++
 			s.log.V(1).Info("Could not apply", "object", o.Key.String(), "error", o.Err.Error())
 		}
 		counter.Inc()
@@ -40,6 +42,7 @@ func (r *recorder) report(s *scope, outcomes []apply.Outcome) {
 			r.takenBack(s.mr, o)
 		}
 	}
+	r.metrics.applyFailed(s.target, failed)
 }
 
 // shownUnplaced is how many objects a warning names.
@@ -111,6 +114,7 @@ func cleanCause(s *scope) pruneCause {
 func (r *recorder) reportPruned(s *scope, cause pruneCause, outcomes []prune.Outcome, emptiedBy func() string) {
 	figures := r.metrics.of(s.class.Name).pruned[cause]
 	var deleted []prune.Outcome
+	failed := uint64(0)
 	released := map[string][]resourcesv1alpha1.ObjectReference{} // by reason
 	for _, o := range outcomes {
 		if len(o.Finalized) > 0 {
@@ -127,6 +131,7 @@ func (r *recorder) reportPruned(s *scope, cause pruneCause, outcomes []prune.Out
 		switch {
 		case o.Err != nil:
 			figures.failed.Inc()
+			failed++
 		case o.Result == prune.Gone:
 			figures.deleted.Inc()
 		case o.Result == prune.Kept:
@@ -137,6 +142,7 @@ func (r *recorder) reportPruned(s *scope, cause pruneCause, outcomes []prune.Out
 			}
 		}
 	}
+	r.metrics.pruneFailed(s.target, failed)
 	for _, why := range sortedKeys(released) {
 		r.released(s.mr, why, released[why])
 	}

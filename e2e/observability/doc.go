@@ -11,6 +11,6 @@
 // # Trade-offs
 //
 // Prometheus scrapes once a second instead of every 30, so all times in the rules are divided by 30 (shorten.go); then
-// nothing takes longer than two minutes. Thresholds are not changed. Longer times in the rules are tested by promtool,
-// in hack/monitoring.
+// nothing takes longer than two minutes. Thresholds are not changed, but for the time that a change may take. Longer
+// times in the rules are tested by promtool, in hack/monitoring.
 package observability

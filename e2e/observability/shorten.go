@@ -1,8 +1,10 @@
 package observability
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -14,6 +16,10 @@ const (
 	// longest and shortest are the bounds of the result.
 	longest, shortest = 2 * time.Minute, 2 * time.Second
 )
+
+// lags are thresholds of the time for which a change has waited. Unlike other ages, nothing can be made older than the
+// test for them.
+var lags = regexp.MustCompile(`(trellis_target_revision_lag_seconds\{[^}]*\}\)? > (?:bool )?)([0-9]+)\b`)
 
 // times are what a rules file says of time: how long an alert waits, ranges, and offsets.
 var times = regexp.MustCompile(`((?:for|keep_firing_for): |\[|offset )([0-9]+[smhd])\b`)
@@ -33,6 +39,12 @@ func shorten(rules []byte) ([]byte, error) {
 			t = max(t, 4*shortest) // a range needs samples enough for a rate
 		}
 		return fmt.Appendf(nil, "%s%s", parts[1], model.Duration(t))
+	})
+	short = lags.ReplaceAllFunc(short, func(found []byte) []byte {
+		parts := lags.FindSubmatch(found)
+		seconds, err := strconv.Atoi(string(parts[2]))
+		failed = errors.Join(failed, err)
+		return fmt.Appendf(nil, "%s%d", parts[1], seconds/factor)
 	})
 	return short, failed
 }

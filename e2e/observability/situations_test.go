@@ -202,14 +202,40 @@ func TestSituations(t *testing.T) {
 			expectOver(t, alert, labels)
 		},
 		"TrellisApplyFailing": func(t *testing.T, alert string) {
-			to, labels := alone(t, "invalid")
+			to := newTarget(t, "invalid", long)
+			labels := map[string]string{"target": to.label()}
 			var manifests []string
 			for i := range 12 {
 				manifests = append(manifests, testbed.ConfigMap(to.namespace, fmt.Sprintf("Not_A_Name-%d", i), "x"))
 			}
-			to.applyAs(t, "invalid", "invalid", manifests...)
+			to.apply(t, "invalid", manifests...)
 			expectFiring(t, alert, labels)
 			to.remove(t, "invalid")
+			expectOver(t, alert, labels)
+		},
+		// The target refuses a change, and continues to serve.
+		"TrellisChangeNotRolledOut": func(t *testing.T, alert string) {
+			to := newTarget(t, "behind", long)
+			labels := map[string]string{"target": to.label()}
+			g := NewWithT(t)
+			to.apply(t, "behind", to.configMaps("behind", 1)...)
+			g.Eventually(func() error { _, err := to.live("behind-0"); return err }).Should(Succeed())
+			all := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace}}
+			allow := deny(t, home, all, admissionregistrationv1.Update, func() error {
+				object, err := to.live("behind-0")
+				if err != nil {
+					return err
+				}
+				object.Data["key"] = "tried"
+				return home.Client.Update(ctx, object, client.DryRunAll)
+			})
+			to.change(t, "behind", testbed.ConfigMap(to.namespace, "behind-0", "better"))
+			expectFiring(t, alert, labels)
+			lag := fmt.Sprintf(`max(trellis_target_revision_lag_seconds{%s})`, selector(labels))
+			g.Eventually(func(g Gomega) { g.Expect(value(g, lag)).To(BeNumerically(">", 60)) }).Should(Succeed())
+			allow()
+			// The next try may be minutes away.
+			to.change(t, "behind", testbed.ConfigMap(to.namespace, "behind-0", "best"))
 			expectOver(t, alert, labels)
 		},
 		"TrellisTargetNotReady": func(t *testing.T, alert string) {
@@ -268,9 +294,10 @@ func TestSituations(t *testing.T) {
 			expectOver(t, alert, labels)
 		},
 		"TrellisPruneFailing": func(t *testing.T, alert string) {
-			to, labels := alone(t, "guarded")
+			to := newTarget(t, "guarded", long)
+			labels := map[string]string{"target": to.label()}
 			g := NewWithT(t)
-			to.applyAs(t, "guarded", "guarded", to.configMaps("guarded", 3)...)
+			to.apply(t, "guarded", to.configMaps("guarded", 3)...)
 			g.Eventually(func() error { _, err := to.live("guarded-2"); return err }).Should(Succeed())
 			all := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace}}
 			allow := deny(t, home, all, admissionregistrationv1.Delete, func() error {
@@ -294,15 +321,16 @@ func TestSituations(t *testing.T) {
 		},
 		"TrellisRotationFailing": func(t *testing.T, alert string) {
 			to := newTarget(t, "misled", long)
+			labels := map[string]string{"target": to.label()}
 			good := to.access(t, "second", long)
 			to.register(t, testbed.Rewrite(good, func(config *testbed.KubeConfig) {
 				for _, user := range config.AuthInfos {
 					user.Token = "nobody's"
 				}
 			}))
-			expectFiring(t, alert, nil) // its metric has no target
+			expectFiring(t, alert, labels)
 			to.register(t, good)
-			expectOver(t, alert, nil)
+			expectOver(t, alert, labels)
 		},
 		"TrellisWatchesUnsynced": func(t *testing.T, alert string) {
 			to := newTarget(t, "blind", long)
@@ -334,7 +362,7 @@ func TestSituations(t *testing.T) {
 		},
 		// A ManagedResource takes long, and another one of the same target waits for it. For other targets there are workers.
 		"TrellisTargetBacklog": func(t *testing.T, alert string) {
-			to, class := alone(t, "piled")
+			to, _ := alone(t, "piled")
 			labels := map[string]string{"target": to.label()}
 			to.limit(t, 1)
 			to.applyAs(t, "piled", "first", to.configMaps("first", 200)...) // three minutes and a half
@@ -343,12 +371,12 @@ func TestSituations(t *testing.T) {
 			g.Eventually(func(g Gomega) { g.Expect(value(g, busy)).To(BeNumerically(">", 2)) }).Should(Succeed())
 			to.applyAs(t, "piled", "second", to.configMaps("second", 1)...)
 			expectFiring(t, alert, labels)
-			expectFiring(t, "TrellisReconcileStuck", class)
+			expectFiring(t, "TrellisReconcileStuck", labels)
 			g.Expect(samples(g, `ALERTS{alertname="TrellisQueueWait",class="piled"}`)).To(BeZero(), "nobody lacks a worker")
 			to.limit(t, 0)
 			expectOver(t, alert, labels)
 			g.Eventually(logs).Should(MatchRegexp(`A run took long.*"managedResource": "shoot--piled/first"`))
-			expectOver(t, "TrellisReconcileStuck", class)
+			expectOver(t, "TrellisReconcileStuck", labels)
 		},
 		// Many things to do for one target that takes a request a second.
 		"TrellisPropagationSlow": func(t *testing.T, alert string) {
@@ -379,6 +407,7 @@ func TestSituations(t *testing.T) {
 		},
 	}
 	maps.Copy(situations, controllerSituations)
+	maps.Copy(situations, webhookSituations)
 	for alert, situation := range situations {
 		t.Run(alert, func(t *testing.T) {
 			t.Parallel()

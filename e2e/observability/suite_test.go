@@ -46,13 +46,9 @@ classes:
   target: {type: Namespace}
 - name: broken
   target: {type: Namespace}
-- name: invalid
-  target: {type: Namespace}
 - name: contested
   target: {type: Namespace}
 - name: kept
-  target: {type: Namespace}
-- name: guarded
   target: {type: Namespace}
 controllers:
   managedResource: {maxConcurrentObjects: 4}
@@ -112,8 +108,11 @@ func play(m *testing.M) (int, error) {
 	if err := testbed.InstallSource(ctx, source.Client); err != nil {
 		return 0, err
 	}
-	for _, h := range []**testbed.Process{&hub, &standby} {
-		if *h, err = startHub(ctx, config); err != nil {
+	if err := chooseWebhookPorts(); err != nil {
+		return 0, err
+	}
+	for i, h := range []**testbed.Process{&hub, &standby} {
+		if *h, err = startReplica(ctx, i); err != nil {
 			return 0, err
 		}
 		defer func() { (*h).Kill() }() // the one that is there by then
@@ -223,8 +222,21 @@ func (to *target) access(t *testing.T, name string, lifetime time.Duration) []by
 // narrowAccess is a kubeconfig with all rights except reading ConfigMaps, until they are extended.
 func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 	t.Helper()
+	return to.limitedAccess(t,
+		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{
+			"get", "create", "update", "patch", "delete",
+		}},
+		rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"namespaces", "secrets", "nodes"},
+			Verbs: []string{"list", "watch"},
+		})
+}
+
+// limitedAccess is a kubeconfig with some rights, until they are extended to all.
+func (to *target) limitedAccess(t *testing.T, rules ...rbacv1.PolicyRule) (kubeconfig []byte, widen func()) {
+	t.Helper()
 	g, ctx := NewWithT(t), context.Background()
-	name := "narrow-" + to.name
+	name := "limited-" + to.name
 	kubeconfig, err := home.ServiceAccountKubeconfig(ctx, metav1.NamespaceSystem, name, long)
 	g.Expect(err).NotTo(HaveOccurred())
 	bind := func(role string) *rbacv1.ClusterRoleBinding {
@@ -234,13 +246,8 @@ func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: name}},
 		}
 	}
-	g.Expect(home.Client.Create(ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "create", "update", "patch", "delete"}},
-			{APIGroups: []string{""}, Resources: []string{"namespaces", "secrets", "nodes"}, Verbs: []string{"list", "watch"}},
-		},
-	})).To(Succeed())
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	g.Expect(home.Client.Create(ctx, role)).To(Succeed())
 	g.Expect(home.Client.Create(ctx, bind(name))).To(Succeed())
 	return to.lead(kubeconfig), func() { g.Expect(home.Client.Create(ctx, bind("cluster-admin"))).To(Succeed()) }
 }
@@ -330,7 +337,7 @@ func (to *target) live(name string) (*corev1.ConfigMap, error) {
 	return object, home.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object)
 }
 
-// meddle changes a ConfigMap behind the hub's back, if it is as it should be.
+// meddle changes a ConfigMap behind the hub's back, unless it is changed already.
 func (to *target) meddle(name string) {
 	object, err := to.live(name)
 	if err == nil && object.Data["key"] == "well" {

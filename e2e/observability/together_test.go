@@ -124,9 +124,9 @@ func TestTheHubGoesAway(t *testing.T) {
 	hub.Kill()
 	expectFiring(t, "TrellisHubDown", nil)
 	var err error
-	hub, err = startHub(ctx, config)
+	hub, err = startReplica(ctx, 0)
 	g.Expect(err).NotTo(HaveOccurred())
-	standby, err = startHub(ctx, config)
+	standby, err = startReplica(ctx, 1)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(monitoring.Watch(hub, standby)).To(Succeed())
 	expectOver(t, "TrellisHubDown", nil)

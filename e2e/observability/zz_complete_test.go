@@ -20,27 +20,10 @@ import (
 var unprovoked = map[string]string{
 	"TrellisLoopStuck":   "a loop would have to be stuck in a hub that has no fault",
 	"TrellisRunsOverdue": "a run would have to go on after its deadline in a hub that has no fault",
-
-	"TrellisChangeNotRolledOut": "a change would have to wait for a quarter of an hour",
-
-	"TrellisWebhookCertificateExpiring":   noWebhooks,
-	"TrellisWebhookCertificateExpiresNow": noWebhooks,
-	"TrellisWebhookRequestsFailing":       noWebhooks,
-	"TrellisWebhookRequestsForged":        noWebhooks,
-	"TrellisWebhookRequestsRefused":       noWebhooks,
-	"TrellisWebhooksNotRegistered":        noWebhooks,
-}
-
-// noWebhooks is why alerts and panels of webhooks have nothing to tell here.
-const noWebhooks = "the hub of these tests serves no webhooks"
-
-// empty are the panels that may have no data after everything that was provoked, and why.
-var empty = map[string]string{
-	"trellis-fleet/Targets behind over time": "changes that take more than a minute are none of the situations",
 }
 
 // someTargets selects targets in which what the panels of a target show has happened.
-const someTargets = `target=~"shoot--(drifting|tokenless|certificates|nodes|garbage|policies)/.+"`
+const someTargets = `target=~"shoot--(drifting|tokenless|certificates|nodes|garbage|policies|eager)/.+"`
 
 func TestEveryRuleWorks(t *testing.T) {
 	g := NewWithT(t)
@@ -83,10 +66,7 @@ func TestEveryPanelHadData(t *testing.T) {
 					g := NewWithT(t)
 					expr := strings.NewReplacer("$__rate_interval", "8s", "$__range", "10m", "[1h]", "[2m]", `target="$target"`,
 						someTargets, "$cluster", "", "$job", "trellis").Replace(query.Expr)
-					_, excused := empty[where]
-					if !excused && !strings.HasPrefix(where, "trellis-webhooks/") { // noWebhooks
-						g.Expect(hadData(g, expr, alwaysAnswers(expr))).To(BeTrue(), "no data for %s", expr)
-					}
+					g.Expect(hadData(g, expr, alwaysAnswers(expr))).To(BeTrue(), "no data for %s", expr)
 				})
 			}
 		}

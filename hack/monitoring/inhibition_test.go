@@ -45,6 +45,8 @@ func TestOneAlertMutesAnother(t *testing.T) {
 			alert("TrellisWebhookCertificateExpiring"), true},
 		{"a registration that cannot be used connects to nothing", alert("TrellisRegistrationRefused", "target", "a"),
 			alert("TrellisTargetNeverConnected", "target", "a"), true},
+		{"a registration whose former credential still works is not refused",
+			alert("TrellisRotationFailing", "target", "a"), alert("TrellisRegistrationRefused", "target", "a"), true},
 		{"a target that is down does not flap", alert("TrellisTargetDown", "target", "a"), alert("TrellisTargetFlapping", "target", "a"), true},
 		{"another target may", alert("TrellisTargetDown", "target", "a"), alert("TrellisTargetFlapping", "target", "b"), false},
 		{"a target that is down renews no tokens", alert("TrellisTargetDown", "target", "a"),
@@ -66,7 +68,8 @@ func TestOneAlertMutesAnother(t *testing.T) {
 		{"a dead hub mutes its replicas", alert("TrellisHubDown"), alert("TrellisReplicaDown", "instance", "a"), true},
 		{"a dead replica does not mute the hub", alert("TrellisReplicaDown", "instance", "a"), alert("TrellisHubDown"), false},
 		{"a stuck loop explains a stale heartbeat", alert("TrellisLoopStuck", "instance", "a"), alert("TrellisHeartbeatStale"), true},
-		{"a stuck loop explains a stuck worker", alert("TrellisLoopStuck", "instance", "a"), alert("TrellisReconcileStuck", "class", "a"), true},
+		{"a stuck loop explains a stuck worker", alert("TrellisLoopStuck", "instance", "a"),
+			alert("TrellisReconcileStuck", "target", "a"), true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)

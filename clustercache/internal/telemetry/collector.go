@@ -25,7 +25,9 @@ type Target struct {
 	// Hibernated is true for a target that is meant to be away: it is no reason for an alert.
 	Hibernated bool
 	// Up is true if calls are possible.
-	Up                       bool
+	Up bool
+	// RotationFails is true if the registration was changed, and what it says now does not work.
+	RotationFails            bool
 	Connects                 uint64
 	InFlight                 int
 	Succeeded, Failed        uint64
@@ -47,8 +49,9 @@ type collector struct {
 func newCollector(f *Fleet, snapshot func() Snapshot) collector {
 	c := collector{fleet: f, snapshot: snapshot, descs: map[*metrics.Definition]*prometheus.Desc{}}
 	for _, d := range []*metrics.Definition{
-		metricUp, metricRoundTrip, metricLastSuccess, metricExpiration, metricTargetConns, metricUnsynced, metricTargetCalls,
-		metricInFlight, metricThrottled, metricTargets, metricRequests, metricBytes, metricWatches, metricWatched,
+		metricUp, metricRoundTrip, metricLastSuccess, metricExpiration, metricTargetConns, metricPending,
+		metricUnsynced, metricTargetCalls, metricInFlight, metricThrottled, metricTargets, metricRequests, metricBytes,
+		metricWatches, metricWatched,
 		metricEvents, metricMappers, metricMassDisconnect,
 	} {
 		c.descs[d] = d.Desc()
@@ -112,6 +115,9 @@ func (t *Target) collect(emit emit) {
 	}
 	emit(metricUp, truth(t.Up), name)
 	emit(metricUnsynced, float64(t.Unsynced), name)
+	if t.RotationFails {
+		emit(metricPending, 1, name)
+	}
 	if t.RoundTrip > 0 {
 		emit(metricRoundTrip, t.RoundTrip.Seconds(), name)
 	}

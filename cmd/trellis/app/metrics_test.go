@@ -132,6 +132,9 @@ func TestMetricsOfAHubAreTheDefinedOnes(t *testing.T) {
 				"trellis_target_condition_false", "trellis_target_managedresources_not_applied",
 				"trellis_target_managedresources_contested", "trellis_target_managedresources_deletion_oldest_seconds",
 				"trellis_target_revision_lag_seconds", "trellis_target_drift_late_total",
+				"trellis_target_apply_failures_total", "trellis_target_prune_failures_total",
+				"trellis_target_longest_run_seconds", "trellis_target_reconcile_overdue",
+				"trellis_target_rotation_failing",
 				// Of controllers in targets, which are off here.
 				"trellis_controller_care_constraints", "trellis_controller_care_webhook_configurations_remedied_total",
 				"trellis_controller_stale_pods_deleted_total", "trellis_target_certificates_denied_total",
