@@ -17,7 +17,7 @@ const (
 	// ReasonWebhooksFailed (WebhooksRegistered): the configurations of webhooks cannot be written.
 	ReasonWebhooksFailed = "WebhooksFailed"
 	// ReasonWebhooksLeftBehind (WebhooksRegistered): the registration was deleted while nothing could be written to the
-	// target, whose API server still calls the hub. The TargetCluster stays until somebody deletes it, or registers
+	// target, whose API server still calls the hub. The TargetCluster stays until a user deletes it, or registers
 	// the target again.
 	ReasonWebhooksLeftBehind = "WebhooksLeftBehind"
 	// ReasonPoliciesNotServed (WebhooksRegistered): the mode of some webhooks is Policy, and the target does not serve
