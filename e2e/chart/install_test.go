@@ -97,7 +97,7 @@ func TestInstallationWithoutAnyValue(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Name: "managedresources.resources.gardener.cloud"}, crd)).To(Succeed(), "it was absent")
 	g.Expect(crd.Annotations).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
-	// What it installed itself, it goes on to upgrade.
+	// What it installed itself, it continues to upgrade.
 	g.Expect(cli.Run(ctx, "", "upgrade", "trellis", cli.Chart(), "--namespace", "plain", "--dry-run=server")).To(ContainSubstring("\n  name: " + crd.Name + "\n"))
 	deployment := &appsv1.Deployment{}
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: "plain", Name: "trellis"}, deployment)).To(Succeed())
@@ -223,7 +223,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: shoot, Name: "up"}, &hubv1alpha1.TargetCluster{})).To(Succeed())
 	g.Expect(inventory(ctx, g, shoot)).To(Equal(untouched), "by the uninstallation")
 
-	// Installed again, it goes on.
+	// Installed again, it continues.
 	config = local(t) + ", " + onThisMachine
 	_, err = cli.Run(ctx, "{config: {"+config+"}}", "install", "trellis", cli.Chart(), "--namespace", namespace)
 	g.Expect(err).NotTo(HaveOccurred())

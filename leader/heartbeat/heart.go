@@ -106,7 +106,7 @@ func (h *Heart) Start(ctx context.Context) error {
 		case name != "" && name != stuck:
 			h.Logger.Error(errors.New("a loop makes no progress"), "The heartbeat stops", "loop", name, "stuckFor", duration)
 		case name == "" && stuck != "":
-			h.Logger.Info("The heartbeat goes on", "loop", stuck)
+			h.Logger.Info("The heartbeat continues", "loop", stuck)
 		}
 		stuck = name
 

@@ -27,8 +27,8 @@ const (
 
 // Keys on configurations of webhooks in targets, and on what they are about.
 const (
-	// WebhooksLabel, "true", is on all configurations of webhooks of a hub, and on the policies in their place. Whoever
-	// deletes those with this label frees the target of its hub.
+	// WebhooksLabel, "true", is on all configurations of webhooks of a hub, and on the policies in their place.
+	// Deleting those with this label frees the target of its hub.
 	WebhooksLabel = "webhooks.hub.gardener.cloud/managed"
 	// WebhooksExcludeLabel, with any value, keeps objects from mutating webhooks of hubs, and from policies in their
 	// place. The pods of the hub have it. Other pods that are needed to reach the hub should have it, too.
