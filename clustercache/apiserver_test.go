@@ -215,7 +215,7 @@ func newAPIServer(t testing.TB, s *store) *apiServer {
 	return a
 }
 
-// present has new connections be shown a certificate; open ones go on.
+// present has new connections be shown a certificate; open ones continue.
 func (a *apiServer) present(certificate tls.Certificate) {
 	a.serving.Store(&tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"}})
 }

@@ -22,7 +22,7 @@ func (h *hub) fleet(clock *clocktesting.FakeClock, a *apiServer, n int) []Cluste
 }
 
 // pass lets time pass for the loops of targets, one of which may be about to set its timer by the time before. A target
-// that was deleted meanwhile has no loop any more.
+// that was deleted meanwhile has no loop any longer.
 func (h *hub) pass(clock *clocktesting.FakeClock, d time.Duration, keys ...ClusterKey) {
 	h.t.Helper()
 	clock.Step(d)

@@ -56,7 +56,7 @@ type Cache struct {
 
 	mu      sync.RWMutex // never held over a call
 	ctx     context.Context
-	stopped bool // no target may be added any more
+	stopped bool // no target may be added any longer
 	targets map[ClusterKey]*target
 	refused map[string]map[string]*refused // by namespace and name: registrations beyond the quota
 	// byNamespace holds the targets of each namespace: a request for those of one must not walk the fleet.
@@ -213,7 +213,7 @@ func (c *Cache) unregister(key ClusterKey) {
 	}
 }
 
-// forget removes a target, unless it was registered anew.
+// forget removes a target, unless it was registered again.
 func (c *Cache) forget(t *target) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,7 @@ type ClusterKey = types.NamespacedName
 
 var (
 	// ErrClusterNotConnected is returned for a registered target without a usable connection. Callers do not requeue on
-	// it: they subscribe with GetClusterSource and go on when the target is back.
+	// it: they subscribe with GetClusterSource and continue when the target is back.
 	ErrClusterNotConnected = errors.New("connection to the target cluster is down")
 	// ErrClusterUnknown is returned for a key without a registration. As with ErrClusterNotConnected, an event announces
 	// the registration when it comes.
@@ -139,7 +139,7 @@ type Status struct {
 	// Labels and Annotations of the registration Secret, nil for static targets. They are shared, and not to be changed.
 	Labels, Annotations map[string]string
 	// SecretName and SecretResourceVersion tell which content is in use. SecretResourceVersion of content that was
-	// refused while an older connection goes on is in PendingSecretResourceVersion, with the fault in PendingMessage.
+	// refused while an older connection continues is in PendingSecretResourceVersion, with the fault in PendingMessage.
 	SecretName                   string
 	SecretResourceVersion        string
 	PendingSecretResourceVersion string
@@ -164,7 +164,7 @@ type Status struct {
 	// ServiceAccount is that of the target whose token the credential is; zero if it is none.
 	ServiceAccount types.NamespacedName
 	// Rewinds is how often the target was found to have gone back in time since it was registered here, as when its
-	// etcd is restored from a backup. What was known of its objects before says nothing any more, not even which of
+	// etcd is restored from a backup. What was known of its objects before says nothing any longer, not even which of
 	// two versions is the newer one.
 	Rewinds int64
 	// RoundTrip is the time of the last successful probe.
@@ -208,8 +208,8 @@ type Watcher struct {
 	// Form names what Transform makes of objects: subscriptions with the same Form have the same Transform, and share a
 	// stream if all above but Name is the same, too. Without it a watcher with a Transform shares no stream.
 	Form string
-	// Optional says that the target may do without the kind for good. Then it is looked for less and less often, at least
-	// every one and a half minutes; else at least every three seconds.
+	// Optional says that the target may do without the kind permanently. Then it is looked for less and less often, at
+	// least every one and a half minutes; else at least every three seconds.
 	Optional bool
 	// Handler receives changes, and first all that a shared stream keeps already. Calls of one stream are sequential;
 	// they must return quickly, and may subscribe, look things up and close subscriptions. Nil: there is none.
@@ -223,7 +223,7 @@ type Subscription interface {
 	Lookup(key types.NamespacedName) (value any, found, synced bool)
 	// Range calls f for everything that is kept, until f returns false. f must not call the cache.
 	Range(f func(key types.NamespacedName, value any) bool) (synced bool)
-	// Live is false once the subscription was closed or its target is gone. Whoever wants to go on subscribes anew.
+	// Live is false once the subscription was closed or its target is gone. Whoever wants to continue subscribes again.
 	Live() bool
 	// Close ends this subscription, and no other. No call of the handler begins after it, and nothing is found.
 	Close()
@@ -236,8 +236,8 @@ type WatchHandler interface {
 	// OnDelete is called for objects that left the selection: deleted, or no longer matching. Also called when the initial
 	// list of a later connection lacks an object that an earlier one had.
 	OnDelete(cluster ClusterKey, watch string, key types.NamespacedName, old any)
-	// OnSynced is called each time the initial list of a connection is complete, and when a watch goes on where it was
-	// and has delivered all that it missed: absence can be relied upon.
+	// OnSynced is called each time the initial list of a connection is complete, and when a watch continues where it
+	// was and has delivered all that it missed: absence can be relied upon.
 	OnSynced(cluster ClusterKey, watch string)
 	// OnError is called when the watch cannot be established or breaks repeatedly, with the target's answer.
 	OnError(cluster ClusterKey, watch string, err error)
@@ -257,7 +257,7 @@ const (
 	EventConnected    EventType = "Connected"    // calls are possible (again)
 	EventDisconnected EventType = "Disconnected" // calls are no longer possible
 	EventRotated      EventType = "Rotated"      // a new connection or token serves, without an interruption
-	EventRewound      EventType = "Rewound"      // the target went back in time, and its watches list anew
+	EventRewound      EventType = "Rewound"      // the target went back in time, and its watches list again
 	EventProbed       EventType = "Probed"       // status changed otherwise: probe results, refusals, expiry
 	EventDraining     EventType = "Draining"     // the registration is gone, the connection serves until released
 	EventGone         EventType = "Gone"         // nothing is left of the target

@@ -31,7 +31,7 @@ func identified(target *fleetsim.Target) int {
 	return int(n)
 }
 
-// Writes that are refused say nothing of reads, nor of the credential: it is tried, and what works goes on.
+// Writes that are refused say nothing of reads, nor of the credential: it is tried, and what works continues.
 func TestCredentialThatIsRefusedForWritesOnly(t *testing.T) {
 	h, target, key := simulated(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
 	r := h.watchConfigMaps(key)

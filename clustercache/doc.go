@@ -29,13 +29,13 @@
 // usual interval. A call that the hub itself did not send (Options.Fenced) says nothing about the target.
 //
 // A connection that is lost is kept for a grace period (grace.go). If the same cluster answers again before long, its
-// watches go on where they were, with one request each and no list. If many targets are lost together (package
+// watches continue where they were, with one request each and no list. If many targets are lost together (package
 // internal/availability), the hub suspects its own network, and all are kept until most are back.
 //
 // If the etcd of a target is restored from a backup, versions come again that were there before, for other content. The
 // first probe after a loss or a suspicion, and one a minute, compares the past of the target with what is remembered of
 // it (history.go): the highest version, and the Lease in kube-system that was renewed last, read as of its version. If
-// it is another past, all watches list anew, and consumers learn of it by EventRewound and Status.Rewinds.
+// it is another past, all watches list again, and consumers learn of it by EventRewound and Status.Rewinds.
 //
 // Any number of consumers subscribe to the objects of a kind. Those that ask for the same kind, selection and form
 // share a stream and what it keeps. A stream outlives connections. What it keeps stays while a target is away, and the
@@ -59,7 +59,7 @@
 //     work for old servers, and the reason why absence can be relied upon.
 //   - A restore of etcd is not noticed if versions cannot be compared, if the hub may not read Leases, or for what was
 //     written in the seconds between the last comparison and the backup. A restore with a bump of the revision needs no
-//     comparison: each watch lists anew. A target that lies about its versions costs itself one list of each kind in
+//     comparison: each watch lists again. A target that lies about its versions costs itself one list of each kind in
 //     five minutes.
 //   - A rotation that cannot establish a watch that works now is refused: a credential with fewer rights is more likely
 //     a mistake than an intention. Its memory is twice that of the target until it ends.

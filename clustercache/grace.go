@@ -11,7 +11,7 @@ import (
 const ownNetwork = "; many targets were lost together, so it may be the hub's own network"
 
 // lostConnection is one that was lost a moment ago. It is suspended: its sockets are closed, calls fail and its watches
-// wait. If the target answers again before long, all go on where they were, without new lists.
+// wait. If the target answers again before long, all continue where they were, without new lists.
 type lostConnection struct {
 	connection *connection.Connection
 	since      time.Time
@@ -80,7 +80,7 @@ func (t *target) checkGrace(now time.Time) {
 	}
 }
 
-// resumed takes the result of an attempt to go on with the lost connection.
+// resumed takes the result of an attempt to continue with the lost connection.
 func (t *target) resumed(result attemptResult) {
 	switch {
 	case t.loop.lost == nil || t.loop.lost.connection != result.resumes,
@@ -100,7 +100,7 @@ func (t *target) resumed(result attemptResult) {
 func (t *target) resume(conn *connection.Connection, version string) {
 	now := t.clock.Now()
 	t.loop.lost, t.loop.probes.failures, t.loop.probes.fenced, t.loop.attempts.backoff = nil, 0, false, 0
-	// Its watches go on where they were, if that is its past still.
+	// Its watches continue where they were, if that is its past still.
 	t.loop.probes.next, t.loop.history.unverified = now, true
 	t.suspected.Store(false)
 	t.mu.Lock()

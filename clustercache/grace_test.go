@@ -52,7 +52,7 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 }
 
 // Hundreds of targets that are lost together have tens of thousands of watches. Each waits in the one goroutine that
-// follows it, and goes on.
+// follows it, and continues.
 func TestWatchesOfATargetThatIsAwayWaitInOneGoroutineEach(t *testing.T) {
 	const n = 200
 	h, target, key := simulated(t, Options{Grace: GraceOptions{Disconnect: time.Hour}})
@@ -239,7 +239,7 @@ func TestMassDisconnectEnds(t *testing.T) {
 	h.Expect(h.cache.availability.MassDisconnect(time.Now())).To(BeFalse())
 }
 
-// A target that is down for good is not held for as long as others come and go.
+// A target that is down permanently is not held for as long as others come and go.
 func TestMassDisconnectsInARowKeepNoConnectionForEver(t *testing.T) {
 	const limit = 2 * time.Second
 	h, a, key := connected(t, Options{Grace: GraceOptions{Disconnect: 200 * time.Millisecond, MassLimit: limit}})
@@ -269,7 +269,7 @@ func TestMassDisconnectsInARowKeepNoConnectionForEver(t *testing.T) {
 	h.Expect(time.Since(began)).To(BeNumerically(">", limit), "but for as long as one mass disconnect takes")
 }
 
-// Targets that do not take their credentials any more are none that might be lost with the network.
+// Targets that do not take their credentials any longer are none that might be lost with the network.
 func TestTargetsThatRefuseTheHubAreNoPartOfTheFleet(t *testing.T) {
 	h := start(t, Options{Grace: GraceOptions{Disconnect: time.Hour, MassPercent: 50}})
 	a, b := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-a"))

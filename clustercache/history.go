@@ -6,7 +6,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/internal/connection"
 )
 
-// rewindPause is the least time from one rewind of a target to the next. Each has all of its watches list anew, and a
+// rewindPause is the least time from one rewind of a target to the next. Each has all of its watches list again, and a
 // target may say anything of its versions.
 const rewindPause = 5 * time.Minute
 
@@ -44,12 +44,12 @@ func (t *target) mayRewind(now time.Time) bool {
 	return t.loop.history.rewound && (last.IsZero() || now.Sub(last) >= rewindPause)
 }
 
-// rewind has all of a target looked at anew that went back in time. Versions of another history cannot be compared
-// with those of this one, and a watch that goes on from one shows what never was.
+// rewind has all of a target looked at again that went back in time. Versions of another history cannot be compared
+// with those of this one, and a watch that continues from one shows what never was.
 func (t *target) rewind(conn *connection.Connection, now time.Time) {
 	t.loop.history.rewound, t.loop.history.rewoundAt = false, now
 	t.cache.metrics.Rewinds.Inc()
-	t.log.Info("The target went back in time, as when its etcd is restored from a backup; all of it is looked at anew")
+	t.log.Info("The target went back in time, as when its etcd is restored from a backup; all of it is checked again")
 	if a := t.loop.attempts.underWay; a != nil && a.mode == modeReplace { // its watches have listed what was
 		a.outdated = true
 		a.cancel()

@@ -96,7 +96,7 @@ func (c *gauge) fault(_ http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// reopened is the same for watches that go on where others ended.
+// reopened is the same for watches that continue where others ended.
 func (c *gauge) reopened(_ http.ResponseWriter, r *http.Request) bool {
 	if r.URL.Query().Get("watch") != "" && r.URL.Query().Get("sendInitialEvents") == "" {
 		c.hold()
@@ -137,7 +137,7 @@ func TestListsOfAllTargetsAreFewAtATime(t *testing.T) {
 	h.Expect(lists.most.Load()).To(BeNumerically("<=", 3))
 	h.Expect(lists.all.Load()).To(BeEquivalentTo(30))
 
-	// The history is gone that the watches of all want to go on with.
+	// The history is gone that the watches of all want to continue with.
 	a.store.mute(true)
 	a.store.put("configmaps", "default", "one", nil)
 	a.store.mute(false)

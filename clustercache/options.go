@@ -152,17 +152,17 @@ type DialOptions struct {
 	// counted. Default 64. The targets of one namespace have three quarters of this and of all other bounds on concurrent
 	// work at most.
 	ConnectParallel int
-	// ConnectRate is how many registrations a second are dialled for the first time, so that the start of the hub is no
-	// storm of handshakes. Those of one namespace have three quarters of it at most. Default 100.
+	// ConnectRate is how many registrations a second are dialled for the first time, so that the start of the hub has
+	// few handshakes at once. Those of one namespace have three quarters of it at most. Default 100.
 	ConnectRate float64
 	// RotateParallel bounds the connections that are built beside the ones that serve, whose watches take their memory
 	// twice. Default 16.
 	RotateParallel int
 	// ConnectTimeout bounds the second step of a connection attempt; Probe.Timeout bounds the first. Default 10s.
 	ConnectTimeout time.Duration
-	// ResumeTimeout bounds the first step of an attempt to go on with a connection that was lost just now. Default 8s:
-	// where packets are dropped each attempt lasts that long and begins a handshake, so shorter ones are not sooner, and
-	// cost more.
+	// ResumeTimeout bounds the first step of an attempt to continue with a connection that was lost just now. Default
+	// 8s: where packets are dropped each attempt lasts that long and begins a handshake, so shorter ones are not
+	// sooner, and cost more.
 	ResumeTimeout time.Duration
 	// RetryMax is the longest pause between two attempts to reach a target that is down. Default 2s: a target that is
 	// back is to be served within 5 s, and to take up many of them takes a while, too.
@@ -174,11 +174,11 @@ type DialOptions struct {
 // WatchOptions say how watches are opened, and what they may keep.
 type WatchOptions struct {
 	// ListParallel bounds the lists of all kinds of all targets under way: at the start of the hub, when targets are back,
-	// when the history is gone that a watch wanted to go on with. A list that takes long is not counted any more.
+	// when the history is gone that a watch wanted to continue with. A list that takes long is not counted any longer.
 	// Default 50.
 	ListParallel int
-	// OpenParallel bounds the watches of all targets that are about to go on where they were: when the network is back,
-	// all of them are opened again. One that takes long is not counted any more. Default 100.
+	// OpenParallel bounds the watches of all targets that are about to continue where they were: when the network is
+	// back, all of them are opened again. One that takes long is not counted any longer. Default 100.
 	OpenParallel int
 	openHold     time.Duration // how long it is counted; default 1s
 	// SyncTimeout bounds how long the initial list of a watch may stand still, and how long a rotation waits for the
@@ -198,8 +198,8 @@ type WatchOptions struct {
 // GraceOptions say how long a lost connection may be back.
 type GraceOptions struct {
 	// Disconnect is how long what a target's watches hold is kept ready after the connection was lost: if the target
-	// answers again meanwhile, they go on where they were. Status.InGrace is true for as long. Default 10s; negative: not
-	// at all.
+	// answers again meanwhile, they continue where they were. Status.InGrace is true for as long. Default 10s;
+	// negative: not at all.
 	Disconnect time.Duration
 	// MassPercent is the share of the connected targets that have to be lost within MassWindow, but at least three, for
 	// the hub to suspect its own network. All lost connections are kept then, for MassLimit at most. Default 20, 1m and

@@ -44,7 +44,7 @@ func TestServerWithoutStreamedLists(t *testing.T) {
 	}
 }
 
-// The history that a watch wants to go on with is gone: all is listed anew, and what went meanwhile is found.
+// The history that a watch wants to continue with is gone: all is listed again, and what went meanwhile is found.
 func TestWatchWhoseVersionIsGone(t *testing.T) {
 	h, a, key := connected(t, Options{})
 	a.store.put("configmaps", "default", "one", nil)

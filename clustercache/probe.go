@@ -145,7 +145,7 @@ func (t *target) probeFailed(now time.Time, conn *connection.Connection, err err
 	t.update(func(s *draft) { s.NextAttempt = t.loop.attempts.next })
 }
 
-// renews tells whether another token is being tried that would go on with the connection.
+// renews tells whether another token is being tried that would continue with the connection.
 func (t *target) renews() bool {
 	return t.loop.attempts.underWay != nil && t.loop.attempts.underWay.mode == modeToken
 }

@@ -247,7 +247,7 @@ func TestStartDoesNotWaitForWhatTakesLong(t *testing.T) {
 	h.Expect(h.cache.List("hostile")).To(HaveLen(len(keys) - 1))
 }
 
-// The same holds at the end: no read is under way any more.
+// The same holds at the end: no read is under way any longer.
 func TestEndWhileSecretsAreRead(t *testing.T) {
 	b := block("garden")
 	h := startBlocked(t, b, Options{})

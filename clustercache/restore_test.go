@@ -30,7 +30,7 @@ func compareVersions(a, b string) int {
 }
 
 // Etcd of a real target is restored from a backup, while the hub watches, or cannot reach it until as many changes
-// were made since as there had been, or more. By then, its watches could go on where they were, and would miss all
+// were made since as there had been, or more. By then, its watches could continue where they were, and would miss all
 // that came before in the new history.
 func TestRealTargetWhoseEtcdIsRestored(t *testing.T) {
 	const longer = 2 * patience // a restore, with all that two processors have to do beside

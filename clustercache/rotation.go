@@ -176,7 +176,7 @@ func (t *target) attempted(result attemptResult) {
 	}
 }
 
-// installToken lets the connection that serves go on with another token.
+// installToken lets the connection that serves continue with another token.
 func (t *target) installToken(conn *connection.Connection, r *registration.Registration) {
 	conn.SetToken(r.Access)
 	t.loop.probes.failures, t.loop.probes.next = 0, t.clock.Now() // what probes found with the old token says nothing
@@ -296,7 +296,7 @@ func (t *target) drop(conn *connection.Connection, e stateEvent, reason, message
 }
 
 // disconnect ends the connection, if there is one, and says why. If the registration has had a fault while the
-// connection went on, that is why there will be no other.
+// connection continued, that is why there will be no other.
 func (t *target) disconnect(conn *connection.Connection, e stateEvent, reason, message string) {
 	if fault := t.loop.registration.Fault; fault != nil && t.loop.removedAt.IsZero() {
 		e, reason, message = onRefused, string(fault.Reason), fault.Message

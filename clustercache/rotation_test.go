@@ -180,7 +180,7 @@ func TestBadKubeconfigLeavesTheOldConnectionInPlace(t *testing.T) {
 	}
 }
 
-// What the Secret lacks is why there is no connection any more, and nothing is done until it changes.
+// What the Secret lacks is why there is no connection any longer, and nothing is done until it changes.
 func TestConnectionThatIsLostWhileTheKubeconfigIsBadIsRefused(t *testing.T) {
 	h := start(t, Options{})
 	a := newAPIServer(t, newStore("uid-a"))

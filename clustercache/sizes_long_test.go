@@ -12,7 +12,7 @@ import (
 )
 
 // What TestTargetWithMoreObjectsThanMayBeKept says, with a list of a hundred thousand objects: it is given up long
-// before it is read, and another target goes on.
+// before it is read, and another target continues.
 func TestTargetWithAHundredThousandObjects(t *testing.T) {
 	options := patiently()
 	options.Watch.MaxObjects = 5000

@@ -12,13 +12,13 @@ const (
 	onRegistered stateEvent = iota
 	// onInvalid: a registration came that cannot be used, and there is no connection.
 	onInvalid
-	// onRetained: a registration came, and the connection that there is goes on.
+	// onRetained: a registration came, and the connection that there is continues.
 	onRetained
 	// onEstablished: a connection attempt succeeded, or a lost connection is back.
 	onEstablished
 	// onUnreachable: a connection attempt failed, or the connection was lost.
 	onUnreachable
-	// onRefused: the target is not to be connected to until someone decides, and there is no connection any more.
+	// onRefused: the target is not to be connected to until someone decides, and there is no connection any longer.
 	onRefused
 	// onHibernated: the target is meant to be away.
 	onHibernated

@@ -132,7 +132,7 @@ type attemptResult struct {
 	next        *connection.Connection
 	replacement *subscription.Replacement
 	err         error
-	// resumes is the connection that was suspended and could go on, with the version that the target has now.
+	// resumes is the connection that was suspended and could continue, with the version that the target has now.
 	resumes *connection.Connection
 	version string
 }
@@ -228,7 +228,7 @@ func (t *target) broke() {
 // unanswered logs why a call got no answer, since its caller does not learn it.
 func (t *target) unanswered(details string) { t.reasons.Log(t.log, t.clock.Now(), details) }
 
-// quotaChanged takes note that the quota refuses what a watch brings, or does not any more.
+// quotaChanged takes note that the quota refuses what a watch brings, or does not any longer.
 func (t *target) quotaChanged() {
 	if t.ctx.Err() == nil {
 		t.update(func(s *draft) { s.Overfull = t.quota.Refused() }, EventProbed)
@@ -431,7 +431,7 @@ func (t *target) outdateAttempt() {
 	}
 }
 
-// drained tells whether the registration is gone and the target is not needed any more.
+// drained tells whether the registration is gone and the target is not needed any longer.
 func (t *target) drained() bool {
 	if t.loop.removedAt.IsZero() {
 		return false

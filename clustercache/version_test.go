@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// An inventory may name a version that the target does not serve any more. The objects are still there.
+// An inventory may name a version that the target does not serve any longer. The objects are still there.
 func TestWatchOfAVersionThatIsNotServedGetsTheKind(t *testing.T) {
 	for name, knownFirst := range map[string]bool{"that never was": false, "of a kind that is watched in another version, too": true} {
 		t.Run(name, func(t *testing.T) {

@@ -50,7 +50,7 @@ func SourceKinds() []client.Object {
 // some class needs. Elsewhere the hub may have no right to look for them.
 func registrations(config *configv1alpha1.HubConfiguration) cache.ByObject {
 	options := clustercache.SecretCacheOptions()
-	requirements, _ := registrationSelector(config).Requirements()
+	requirements, _ := RegistrationSelector(config).Requirements()
 	options.Label = options.Label.Add(requirements...)
 	for _, namespace := range configv1alpha1.SecretNamespaces(config.Classes) {
 		if options.Namespaces == nil {
@@ -61,8 +61,8 @@ func registrations(config *configv1alpha1.HubConfiguration) cache.ByObject {
 	return options
 }
 
-// registrationSelector returns which registrations the configuration selects.
-func registrationSelector(config *configv1alpha1.HubConfiguration) labels.Selector {
+// RegistrationSelector returns which registrations a valid configuration selects, by the labels of their Secrets.
+func RegistrationSelector(config *configv1alpha1.HubConfiguration) labels.Selector {
 	if config.ClusterCache.RegistrationSelector == nil {
 		return labels.Everything()
 	}

@@ -17,7 +17,7 @@ func newTargetCluster(_ context.Context, t *term) (controller, error) {
 	targets, err := targetcluster.New(targetcluster.Options{
 		Client: t.Client, Live: t.Client, Cache: t.Cache, Clusters: t.Clusters, Guard: t.Guard,
 		Holders: t.Holders, Events: t.Events, Members: t.Members, Facts: &t.facts,
-		Registrations:       registrationSelector(t.Config),
+		Registrations:       RegistrationSelector(t.Config),
 		WatchedUntil:        t.WatchedUntil,
 		Metrics:             t.Metrics.Targets,
 		Thresholds:          thresholds,

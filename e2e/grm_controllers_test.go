@@ -100,8 +100,8 @@ spec:
 		Succeed(), "once Machines are served")
 	s.t.Cleanup(func() { s.Expect(client.IgnoreNotFound(source.Client.Delete(s.ctx, machine))).To(Succeed()) })
 
-	// The resource manager reads the Node from a cache and denies a request for other addresses for good: so the Node has
-	// them before there is a resource manager.
+	// The resource manager reads the Node from a cache and denies a request for other addresses permanently: so the
+	// Node has them before there is a resource manager.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0"}}
 	addresses := client.RawPatch(types.MergePatchType, []byte(`{"status":{"addresses":[
 		{"type":"InternalIP","address":"10.0.0.1"},{"type":"Hostname","address":"node-0"}]}}`))

@@ -49,7 +49,7 @@ func TestRemovedRegistrationReleasesWhatIsInTheTarget(t *testing.T) {
 	s.deleteMR("mr")
 	s.eventuallyGone("mr")
 	s.eventuallyEvent("mr", "ObjectsReleased", "2 objects stay behind")
-	s.eventuallyTargetGone("target") // no ManagedResource needs it any more
+	s.eventuallyTargetGone("target") // no ManagedResource needs it any longer
 	s.Expect(s.uid(east, "one")).To(Equal(one))
 	s.Expect(s.uid(east, "two")).To(Equal(two))
 }
@@ -113,7 +113,7 @@ func TestTargetThatWasConfirmedToBeAnother(t *testing.T) {
 	s.Expect(s.value(west, "new")).To(Equal("n"))
 	s.Expect(s.mr("mr").Annotations).To(HaveKeyWithValue(hubv1alpha1.TargetUIDAnnotation, uid))
 	s.eventuallyEvent("mr", "ObjectsReleased", "2 objects stay behind")
-	s.Expect(s.value(east, "one")).To(Equal("1"), "nothing is deleted in a cluster that is not registered any more")
+	s.Expect(s.value(east, "one")).To(Equal("1"), "nothing is deleted in a cluster that is no longer registered")
 
 	s.eventuallyGone("deleted")
 	s.Expect(s.value(west, "deleted")).To(Equal("somebody's"), "it never got anything from that ManagedResource")

@@ -148,7 +148,7 @@ func (s *space) targetCondition(name string) string {
 	return string(c.Status) + "/" + c.Reason
 }
 
-// eventuallyTargetGone waits until a TargetCluster does not exist any more.
+// eventuallyTargetGone waits until a TargetCluster does not exist any longer.
 func (s *space) eventuallyTargetGone(name string) {
 	s.t.Helper()
 	s.Eventually(func() bool {
@@ -184,7 +184,7 @@ func (s *space) eventuallyCondition(name string, t resourcesv1alpha1.ConditionTy
 	s.Eventually(func() string { return s.condition(name, t) }).Should(Equal(want), func() string { return fmt.Sprintf("%s: %+v", name, s.mr(name).Status.Conditions) })
 }
 
-// eventuallyGone waits until a ManagedResource does not exist any more.
+// eventuallyGone waits until a ManagedResource does not exist any longer.
 func (s *space) eventuallyGone(name string) {
 	s.t.Helper()
 	mr := &resourcesv1alpha1.ManagedResource{}

@@ -13,11 +13,11 @@ import (
 	"github.com/trellis-hub/trellis/metrics"
 )
 
-// Metrics are the figures of all queues of a process, told apart by the label "class". Make them with NewMetrics; nil
-// is fine where no figures are wanted.
+// Metrics are the figures of all queues of a process, distinguished by the label "class". Make them with NewMetrics;
+// nil is fine where no figures are wanted.
 //
-// Counters and the histogram go on if a queue is replaced by one of the same name, as when leadership is lost and won
-// again. Gauges are read when they are asked for; that takes one pass over the entries of each queue.
+// Counters and the histogram continue if a queue is replaced by one of the same name, as when leadership is lost and
+// won again. Gauges are read when they are asked for; that takes one pass over the entries of each queue.
 type Metrics struct {
 	adds *prometheus.CounterVec
 	wait *prometheus.HistogramVec

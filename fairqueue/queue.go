@@ -16,7 +16,7 @@ type Queue[R comparable] struct {
 	metrics instruments
 
 	mutex sync.Mutex
-	// work is signalled when an item can be handed out, idle when nothing is in flight any more.
+	// work is signalled when an item can be handed out, idle when nothing is in flight any longer.
 	work, idle sync.Cond
 	// entries are all entries, wherever they wait.
 	entries map[R]*entry[R]
@@ -244,7 +244,7 @@ func (q *Queue[R]) settle(f *flow[R]) {
 	q.list(f)
 }
 
-// clear ends a flow that holds nothing any more, and a tenant without flows.
+// clear ends a flow that holds nothing any longer, and a tenant without flows.
 func (q *Queue[R]) clear(f *flow[R]) {
 	if f.ready.len() > 0 || f.inFlight > 0 || q.flows[f.key] != f {
 		return

@@ -1,7 +1,7 @@
 package fairqueue
 
-// ShutDown ends the queue: nothing is added any more, and every Get returns at once, even if there are items left. What
-// is handed out may still be Done. Nothing of the queue runs afterwards.
+// ShutDown ends the queue: nothing is added any longer, and every Get returns at once, even if there are items left.
+// What is handed out may still be Done. Nothing of the queue runs afterwards.
 func (q *Queue[R]) ShutDown() {
 	q.mutex.Lock()
 	q.shutDown = true

@@ -170,7 +170,7 @@ func (e *Election) term(ctx context.Context) error {
 	e.fence.open()
 	defer func() {
 		e.fence.close()
-		e.Logger.Info("Not leading any more", "identity", e.Identity)
+		e.Logger.Info("No longer leading", "identity", e.Identity)
 	}()
 	return e.Term(ctx)
 }

@@ -23,7 +23,7 @@ func (t *Targets[T]) Engage(key types.NamespacedName, value T) {
 	t.all[key] = &value
 }
 
-// Forget drops a target: its metrics have no series any more.
+// Forget drops a target: its metrics have no series any longer.
 func (t *Targets[T]) Forget(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

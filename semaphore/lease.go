@@ -2,8 +2,8 @@ package semaphore
 
 import "context"
 
-// Lease is what an owner holds for one piece of work whose needs change while it goes on. It waits only while it holds
-// nothing, so that no two of them wait for each other. It is not safe for concurrent use.
+// Lease is what an owner holds for one piece of work whose needs change while it continues. It waits only while it
+// holds nothing, so that no two of them wait for each other. It is not safe for concurrent use.
 type Lease struct {
 	semaphore *Semaphore
 	owner     Owner

@@ -229,7 +229,7 @@ func before(heldA int64, a *waiter, heldB int64, b *waiter) bool {
 	return a.arrival < b.arrival
 }
 
-// abandon removes a waiter from its queue. It returns false if it is not there any more.
+// abandon removes a waiter from its queue. It returns false if it is not there any longer.
 func (s *Semaphore) abandon(of Owner, w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ func (c *Config) Equal(o *Config) bool {
 }
 
 // EqualButToken tells whether two configs differ in nothing but the value of the bearer token, so that an open
-// connection can go on with the new one.
+// connection can continue with the new one.
 func (c *Config) EqualButToken(o *Config) bool {
 	return c.Server == o.Server && c.ServerName == o.ServerName && bytes.Equal(c.CA, o.CA) &&
 		c.ProxyURL == o.ProxyURL && c.DisableCompression == o.DisableCompression &&

@@ -61,7 +61,7 @@ func TestRefreshDoesNotCareAboutFormerFailures(t *testing.T) {
 	g.Expect(m.Refresh(t.Context())).To(Succeed())
 }
 
-// A lookup ends with the context of its caller, and the refresh goes on for other callers.
+// A lookup ends with the context of its caller, and the refresh continues for other callers.
 func TestALookupEndsWithItsContext(t *testing.T) {
 	g := NewWithT(t)
 	s := newServer(t, "Foo")

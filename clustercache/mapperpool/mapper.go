@@ -61,7 +61,7 @@ func (p *Pool) Mapper(ctx context.Context, config *rest.Config, client *http.Cli
 	return m
 }
 
-// end notes that the mapper is not used any more.
+// end notes that the mapper is not used any longer.
 func (m *Mapper) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -104,7 +104,7 @@ func (p *Pool) get(digests documents, build func() (*entry, error)) (*entry, err
 	return found, nil
 }
 
-// exchange notes that a mapper has another entry than before; nil is none. An entry that no mapper has any more is
+// exchange notes that a mapper has another entry than before; nil is none. An entry that no mapper has any longer is
 // dropped: otherwise a target whose discovery changes at each request would fill the pool.
 func (p *Pool) exchange(before, now *entry) {
 	p.mu.Lock()

@@ -35,7 +35,7 @@ type finding struct {
 // apply returns what constraints become by findings. It does not change what it is given.
 func apply(before []metav1.Condition, findings []finding, generation int64, now time.Time) []metav1.Condition {
 	after := slices.DeleteFunc(slices.Clone(before), func(c metav1.Condition) bool {
-		return !slices.Contains(constraintTypes, c.Type) // nobody looks after it any more
+		return !slices.Contains(constraintTypes, c.Type) // nobody looks after it any longer
 	})
 	for _, f := range findings {
 		switch {

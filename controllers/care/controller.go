@@ -33,7 +33,7 @@ const (
 	runTimeout = 2 * time.Minute
 	// conflictRetry is the pause after somebody else wrote the TargetCluster at the same time.
 	conflictRetry = 5 * time.Second
-	// awayAfter is for how long a target is away until what was known of it says nothing any more.
+	// awayAfter is for how long a target is away until what was known of it says nothing any longer.
 	awayAfter = 5 * time.Minute
 
 	defaultSweepPeriod       = time.Minute
@@ -298,8 +298,8 @@ func lasts(err error) bool {
 	return apierrors.IsForbidden(err) || errors.Is(err, errTooMany) || errors.Is(err, untrusted.ErrExceeded)
 }
 
-// isAway tells whether a target has been away for so long that what was known of it says nothing any more. One that is
-// hibernated keeps what it has.
+// isAway tells whether a target has been away for so long that what was known of it says nothing any longer. One that
+// is hibernated keeps what it has.
 func isAway(status clustercache.Status, now time.Time) bool {
 	switch status.State {
 	case clustercache.StateDisconnected, clustercache.StateRefused:

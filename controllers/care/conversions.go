@@ -67,7 +67,7 @@ func (r *reconciler) conversions(ctx context.Context, target *multicluster.Targe
 		f.status, f.reason = metav1.ConditionFalse, hubv1alpha1.ReasonProblematicConversionWebhooks
 		f.message = fmt.Sprintf("CustomResourceDefinitions with a conversion webhook have several stored versions: %s", found)
 	case len(unread) > r.maxReads:
-		f.keep = true // the next looks go on
+		f.keep = true // the next looks continue
 	}
 	return f, nil
 }

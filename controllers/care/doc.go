@@ -32,7 +32,7 @@
 // # Remedies
 //
 // A webhook that is called too long gets a shorter timeout. One that fails requests in kube-system and the like does
-// not apply to these namespaces any more. Only if it fails requests for what is in no namespace, which cannot be
+// not apply to these namespaces any longer. Only if it fails requests for what is in no namespace, which cannot be
 // excluded, its failure policy becomes Ignore. An annotation on the configuration and an event say what was changed.
 // Configurations that somebody changes back are changed less and less often.
 //

@@ -38,8 +38,8 @@ type news struct {
 	at           time.Time
 }
 
-// tell writes an event on the Node, in its target, unless it has said so already. Without events everything else goes
-// on.
+// tell writes an event on the Node, in its target, unless it has said so already. Without events everything else
+// continues .
 func (r *reconciler) tell(ctx context.Context, target *multicluster.Target, node *corev1.Node, n news) {
 	n.at = r.clock.Now()
 	if !r.isNew(target.Key(), node.Name, n) {
@@ -78,7 +78,7 @@ func (r *reconciler) remember(cluster clustercache.ClusterKey, node string, n ne
 	r.told[cluster][node] = n
 }
 
-// forget forgets what was said about a Node that does not wait any more.
+// forget forgets what was said about a Node that does not wait any longer.
 func (r *reconciler) forget(cluster clustercache.ClusterKey, node string) {
 	r.metrics.done(cluster, node)
 	r.mu.Lock()

@@ -107,7 +107,7 @@ func (b *bench) taints(in *twins.Target, name string) func() []string {
 	}
 }
 
-// becomesReady waits until a Node does not wait any more.
+// becomesReady waits until a Node does not wait any longer.
 func (b *bench) becomesReady(in *twins.Target, name string) {
 	b.t.Helper()
 	b.Eventually(b.taints(in, name)).ShouldNot(ContainElement(nodemarks.CriticalComponentsTaint))

@@ -177,7 +177,7 @@ func TestCSR18_AnErrorAboutTheNodeIsNoDenial(t *testing.T) {
 		`Machine "csr18-node" has joined the cluster already, as Node "csr18-node"`)
 }
 
-// The source has no Machines at first, then it has, and then it has not any more.
+// The source has no Machines at first, then it has, and then it has not any longer.
 func TestCSR18_AMissingMachineAPIIsNoDenial(t *testing.T) {
 	needsControlPlanes(t)
 	ctx := context.Background()

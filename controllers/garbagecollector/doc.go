@@ -1,7 +1,7 @@
-// Package garbagecollector deletes ConfigMaps and Secrets of targets that nothing refers to any more.
+// Package garbagecollector deletes ConfigMaps and Secrets of targets that nothing refers to any longer.
 //
 // Whoever gives an immutable ConfigMap or Secret a new name for each content cannot tell when the old one is not needed
-// any more. Such objects have a label that says that they may be collected, and what uses them has annotations with
+// any longer. Such objects have a label that says that they may be collected, and what uses them has annotations with
 // their names (package apis/references).
 //
 // # How it works
@@ -16,9 +16,9 @@
 // # Never a wrong delete
 //
 // A pass that could not see everything deletes nothing: every list has to be complete, with all of its pages. Only a
-// ManagedResource and a Prometheus may be kinds that the target does not know, and it is asked anew for its kinds
-// before that is believed. A target that served ManagedResources once and does not any more has no passes, until the
-// controller is started anew or the target is registered anew.
+// ManagedResource and a Prometheus may be kinds that the target does not know, and it is asked again for its kinds
+// before that is believed. A target that served ManagedResources once and does not any longer has no passes, until the
+// controller is started again or the target is registered again.
 //
 // An object is deleted with its UID and its resource version as preconditions, and only while its target is registered
 // and connected as when the pass began.
@@ -32,7 +32,7 @@
 // The check before the deletion covers all kinds that can refer to something, so it costs eight lists of a namespace
 // for each batch. It is done for namespaces that have garbage only, which are few.
 //
-// A pass looks at a bounded number of objects; the next one goes on where it ended. Thus the memory for a target
+// A pass looks at a bounded number of objects; the next one continues where it ended. Thus the memory for a target
 // with a million of them is bounded as well.
 //
 // An object that changed between its last look and its deletion is left to the next pass, and that is no error.

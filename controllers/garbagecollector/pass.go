@@ -54,7 +54,7 @@ const longestNamespace, longestName = 63, 253
 
 // errGone is the end of a pass in a target that served ManagedResources before.
 var errGone = errors.New(
-	"the target served ManagedResources before and does not any more; nothing is deleted, since they may refer to " +
+	"the target served ManagedResources before and no longer does; nothing is deleted, since they may refer to " +
 		"anything")
 
 // candidate is a ConfigMap or a Secret that may be garbage, within its namespace.
@@ -148,7 +148,7 @@ func (p *pass) look(ctx context.Context) error {
 	return p.keepReferenced(ctx, "", p.candidates)
 }
 
-// learnKinds has the target say anew which kinds it serves, so that none is missed that has just been added, and
+// learnKinds has the target say again which kinds it serves, so that none is missed that has just been added, and
 // remembers if ManagedResources are one of them.
 func (p *pass) learnKinds() error {
 	mapper := p.target.Client.RESTMapper()
@@ -166,7 +166,7 @@ func (p *pass) learnKinds() error {
 }
 
 // listCandidates adds the objects of a kind that may be collected and are old enough, at most half of what one pass
-// looks at. The next pass goes on where this one ends, and then begins anew.
+// looks at. The next pass continues where this one ends, and then begins again.
 func (p *pass) listCandidates(ctx context.Context, kind string) error {
 	after, most, found := p.memory.after[kind], max(1, p.maxCandidates/2), 0
 	last := after

@@ -51,7 +51,7 @@ func (p *pass) sweep(ctx context.Context) error {
 }
 
 // sweepBatch looks once more at some candidates of a namespace, then at all that may refer to them, and deletes those
-// that nothing refers to. It returns an error if the pass cannot go on.
+// that nothing refers to. It returns an error if the pass cannot continue.
 func (p *pass) sweepBatch(ctx context.Context, namespace string, some []candidate, f *failures) error {
 	var mu sync.Mutex
 	read := map[candidate]version{}
@@ -88,7 +88,7 @@ func (p *pass) each(some []candidate, do func(candidate) error) error {
 	return group.Wait() //nolint:wrapcheck // do wraps
 }
 
-// read returns a candidate as it is now; nil if it is gone, or is not to be collected any more.
+// read returns a candidate as it is now; nil if it is gone, or is not to be collected any longer.
 func (p *pass) read(ctx context.Context, namespace string, one candidate) (*metav1.PartialObjectMetadata, error) {
 	obj := metadata(namespace, one)
 	err := p.target.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)

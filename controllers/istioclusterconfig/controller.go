@@ -192,7 +192,7 @@ func (w *run) readyOrMissed() bool {
 	return w.ready() // that may have become so before it was remembered
 }
 
-// all has all sources reconciled if runs were given up, and need not be any more.
+// all has all sources reconciled if runs were given up, and need not be any longer.
 func (w *run) all() {
 	if !w.ready() || !w.memory.missed.Swap(false) {
 		return

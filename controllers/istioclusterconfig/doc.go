@@ -40,7 +40,7 @@
 // another version. Filters also stay when their source is gone, which owns them, so that the target collects them,
 // when the target is no longer registered, and when the controller is switched off for it.
 //
-// An index of what watches show is computed anew after a change, and used for as long as there is none.
+// An index of what watches show is computed again after a change, and used for as long as there is none.
 //
 // # Rights
 //

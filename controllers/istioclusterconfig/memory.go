@@ -30,7 +30,7 @@ const (
 	maxPaced = 1000
 )
 
-// memory is what is remembered of a target. All of it can be learned anew.
+// memory is what is remembered of a target. All of it can be learned again.
 type memory struct {
 	writes *rate.Limiter
 	// missed says that a run was given up, as if one was at the beginning.

@@ -205,7 +205,7 @@ func (w *run) write(ctx context.Context, want *unstructured.Unstructured) error 
 	return nil
 }
 
-// isEnding tells whether there is no place for a filter any more, or not any filter.
+// isEnding tells whether there is no place for a filter any longer, or not any filter.
 func isEnding(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)

@@ -324,7 +324,7 @@ func (b *bench) istio(
 	obj.SetGroupVersionKind(kind)
 	obj.SetNamespace(namespace)
 	obj.SetName(name)
-	// Right after its kind was installed anew, an API server may still answer for the one that was there before.
+	// Right after its kind was installed again, an API server may still answer for the one that was there before.
 	b.Eventually(func() error { return s.client.Create(context.Background(), obj) }).Should(Succeed())
 	b.t.Cleanup(func() { b.delete(s, obj) })
 	return obj

@@ -45,7 +45,7 @@ func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Resul
 			}
 		}
 	}
-	if wasIgnored(&s.mr.Status) { // whatever follows, it is not ignored any more
+	if wasIgnored(&s.mr.Status) { // whatever follows, it is not ignored any longer
 		if err := r.status.write(ctx, s, (*draft).notIgnored); err != nil {
 			return end(err)
 		}
@@ -62,8 +62,8 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 		return goOn()
 	}
 	if now.PendingSecretResourceVersion != "" {
-		// The connection is one that its registration does not mean any more. The new content may lead to where the objects
-		// are, and nothing is deleted on account of what is outdated. The connection that follows is an event.
+		// The connection is one that its registration does not mean any longer. The new content may lead to where the
+		// objects are, and nothing is deleted on account of what is outdated. The connection that follows is an event.
 		return endWith(reconcile.Result{RequeueAfter: identityRetry, Priority: new(dispatch.PriorityRetry)},
 			r.health.awaitsConnection(ctx, s))
 	}
@@ -75,7 +75,7 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	switch {
 	case len(s.mr.Status.Resources) == 0 || ptr.Deref(s.mr.Spec.KeepObjects, false):
 	case !found:
-		r.events.left(s, fmt.Sprintf("the cluster with UID %s is not registered any more", bound))
+		r.events.left(s, fmt.Sprintf("the cluster with UID %s is no longer registered", bound))
 	case givenUp(s.mr, status):
 		r.events.left(s, "their deletion is forced and the old target cluster is not reachable")
 	default:
@@ -88,7 +88,7 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	}
 	s.log.Info("Moving to another target", "oldTargetUID", bound, "newTargetUID", now.UID)
 	r.forget(s)
-	s.forgotten = false // it goes on elsewhere
+	s.forgotten = false // it continues elsewhere
 	if err := r.status.write(ctx, s, func(d *draft) { d.Resources = nil }); err != nil {
 		return end(err)
 	}

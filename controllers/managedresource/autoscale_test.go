@@ -88,7 +88,7 @@ func TestAutoscaledReplicasStay(t *testing.T) {
 	p.Expect(p.replicas("app")()).To(Equal(int32(7)))
 }
 
-// When nothing scales it any more, the manifest does.
+// When nothing scales it any longer, the manifest does.
 func TestReplicasComeBackWithoutAutoscaler(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(p place, hpa *autoscalingv2.HorizontalPodAutoscaler){

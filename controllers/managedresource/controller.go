@@ -274,7 +274,7 @@ func (c *Controller) caughtUp(ctx context.Context) bool {
 }
 
 // sourceRetries are the pauses after errors, which are the source's: those of targets have pauses of their own. They
-// end soon, for after an outage of the source what targets have come to meanwhile is still to be told, and no event
+// end soon, for after an outage of the source what targets have come to meanwhile is still to be reported, and no event
 // brings it.
 func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, sourceRetryLast)

@@ -26,7 +26,7 @@ type drift struct {
 	intent  apply.Intent
 	entry   resourcesv1alpha1.ObjectReference
 	created bool                // it is gone and will be created again
-	by      []ownership.Foreign // who changed what, where that can be told
+	by      []ownership.Foreign // who changed what, where that is known
 	owner   string              // that it named when it went, as the watches showed
 }
 
@@ -271,7 +271,7 @@ func (r *reconciler) concludeCorrection(
 	case appliedTrue(s.mr):
 		err = r.notes.write(ctx, s)
 	case appliedReason(s.mr) == resourcesv1alpha1.ReasonOwnedByOther:
-		err = r.notes.takeBack(ctx, s) // a restart has to find out anew who owns what
+		err = r.notes.takeBack(ctx, s) // a restart has to find out again who owns what
 	}
 	if err != nil {
 		return reconcile.Result{}, err

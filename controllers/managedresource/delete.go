@@ -39,7 +39,7 @@ func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Res
 	}
 	switch {
 	case !registered:
-		r.events.left(s, "its target cluster is not registered any more")
+		r.events.left(s, "its target cluster is no longer registered")
 	case givenUp(s.mr, status):
 		r.events.left(s, "its deletion is forced and the target cluster is not reachable")
 	default:

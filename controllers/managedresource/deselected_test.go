@@ -16,7 +16,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// A deletion in a namespace that is not selected any more waits for the operator. A hub that starts while the fixed
+// A deletion in a namespace that is not selected any longer waits for the operator. A hub that starts while the fixed
 // target does not answer does not know which cluster that is, and waits as well.
 func TestDeletionInADeselectedNamespaceStillWaitsAfterARestart(t *testing.T) {
 	t.Parallel()

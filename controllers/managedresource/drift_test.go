@@ -379,7 +379,7 @@ func TestDriftIsCorrectedWithoutReadingTheSecretAgain(t *testing.T) {
 	p.fence()
 	p.Expect(reads()).To(Equal(before))
 
-	// What was applied then is not what counts any more.
+	// What was applied then is not what counts any longer.
 	p.content("content", testbed.ConfigMap(p.ns, "one", "other"))
 	p.Eventually(value).Should(Equal("other"))
 	disturb()

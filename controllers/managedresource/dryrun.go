@@ -27,7 +27,7 @@ type previewer struct {
 	neighbours *neighbours
 }
 
-// preview finds out what a run would change; nil if that cannot be told. Nothing is written, neither to the
+// preview finds out what a run would change; nil if that is not known. Nothing is written, neither to the
 // ManagedResource nor to the target: applies are sent with the server's own dry run.
 func (p *previewer) preview(ctx context.Context, s *scope) (*hubv1alpha1.DryRunReport, error) {
 	report := &hubv1alpha1.DryRunReport{}
@@ -78,7 +78,7 @@ func (p *previewer) previewDeletes(ctx context.Context, s *scope, report *hubv1a
 	return nil
 }
 
-// previewApply reports what applying would change. planned is false if that cannot be told.
+// previewApply reports what applying would change. planned is false if that is not known.
 func (p *previewer) previewApply(
 	ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport,
 ) (planned bool, err error) {

@@ -65,7 +65,7 @@ func TestMR33_ObjectIsReleasedUnderAnEquivalentKind(t *testing.T) {
 }
 
 // movedFromExtensions has the inventory of a ManagedResource list its Deployment under the group that it had long ago,
-// which no server knows any more.
+// which no server knows any longer.
 func (p place) movedFromExtensions(mr string) {
 	p.t.Helper()
 	p.annotateMR(mr, resourcesv1alpha1.IgnoreAnnotation, "true")

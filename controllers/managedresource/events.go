@@ -64,7 +64,7 @@ type recorder struct {
 const (
 	eventBurst = 25
 	eventPause = 30 * time.Second
-	// limiterLimit bounds the rate limiters that are kept. One that is forgotten starts anew.
+	// limiterLimit bounds the rate limiters that are kept. One that is forgotten starts again.
 	limiterLimit = 4096
 )
 
@@ -132,7 +132,7 @@ func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 	case why != "":
 		note += ", and will be deleted again by " + why
 	case d.created && d.owner != "":
-		note += fmt.Sprintf(". Somebody had made %s its owner: if that does not exist, "+
+		note += fmt.Sprintf(". Another client had made %s its owner: if that does not exist, "+
 			"it was the target's garbage collector", d.owner)
 	}
 	r.write(mr, aboutObject(mr, d.intent.Key, by), corev1.EventTypeNormal, eventDriftCorrected, "Apply", note)
@@ -149,7 +149,7 @@ func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string,
 // prunedNames is how many deleted objects an event names.
 const prunedNames = 20
 
-// who says who changed an object, as far as that can be told.
+// who says who changed an object, as far as that is known.
 func (d drift) who() string {
 	if why := d.deletedBy(); why != "" {
 		return why
@@ -191,7 +191,7 @@ func (r *recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause pruneCaus
 	r.write(mr, aboutDeleted(mr, deleted[0]), corev1.EventTypeNormal, eventPruned, "Delete", note)
 }
 
-// allPruned warns that a ManagedResource has no object any more, and what has led to it. An empty Secret may be what
+// allPruned warns that a ManagedResource has no object any longer, and what has led to it. An empty Secret may be what
 // somebody wants, or the output of a program that failed, so it needs no budget.
 func (r *recorder) allPruned(mr *resourcesv1alpha1.ManagedResource, deleted []prune.Outcome, of int, why string) {
 	note := fmt.Sprintf("Deleted %d of %d objects, because %s", len(deleted), of, why)
@@ -239,7 +239,7 @@ func (r *recorder) takenBack(mr *resourcesv1alpha1.ManagedResource, o apply.Outc
 }
 
 // applied tells that the result of a run is another than that of the run before: that it failed and why, or that it did
-// not fail any more.
+// not fail any longer.
 func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *conditions.Condition,
 	c conditions.Condition) {
 	if before != nil && *before == c {
@@ -272,7 +272,7 @@ func describeForeign(foreign []ownership.Foreign) string {
 		}
 		text := m
 		if m == "" {
-			text = "somebody who left no name"
+			text = "a client without a name"
 		}
 		if len(paths) > 0 {
 			text += " (" + strings.Join(paths, ", ") + ")"

@@ -19,7 +19,7 @@ type fight struct {
 	by    string      // who changed it last, and what; empty if nobody can tell
 }
 
-// until is when a fight counts as over unless it goes on; the zero time if there is none.
+// until is when a fight counts as over unless it continues; the zero time if there is none.
 func (f *fight) until() time.Time {
 	if len(f.times) < fightCorrections {
 		return time.Time{}
@@ -27,7 +27,7 @@ func (f *fight) until() time.Time {
 	return f.times[0].Add(fightWindow)
 }
 
-// fought notes that an object was brought back after somebody changed it.
+// fought notes that an object was corrected after another writer changed it.
 func (s *state) fought(key inventory.Key, by string, now time.Time) {
 	s.forgetQuiet(now)
 	if s.fights == nil {

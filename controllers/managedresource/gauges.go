@@ -211,7 +211,7 @@ type deletions struct {
 	oldest time.Duration
 }
 
-// reasonLimit bounds the reasons that are told apart. All of ours are fewer; others may write conditions, too.
+// reasonLimit bounds the reasons that are distinguished. All of ours are fewer; others may write conditions, too.
 const reasonLimit = 64
 
 // census looks at what the informer holds. ok is false if it holds nothing yet.

@@ -12,8 +12,8 @@ import (
 )
 
 // An instance of another class cleans up its own target and leaves its inventory in the status. The content changes in
-// the same step, so that the object which it lists is not in the Secret any more; one of the same name, with the origin
-// of this ManagedResource, is in our target.
+// the same step, so that the object which it lists is not in the Secret any longer; one of the same name, with the
+// origin of this ManagedResource, is in our target.
 func TestBUG8_X8_InventoryOfAnotherInstanceIsNotActedUpon(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -57,8 +57,8 @@ func (h *health) evaluateWith(ctx context.Context, s *scope, change func(*draft)
 	return result, err
 }
 
-// awaitLists waits for watches that have not listed yet, after a start with nothing in memory. The run goes on if there
-// is nothing to wait for: an object is missing already, or it took too long.
+// awaitLists waits for watches that have not listed yet, after a start with nothing in memory. The run continues if
+// there is nothing to wait for: an object is missing already, or it took too long.
 func (h *health) awaitLists(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	now := s.clock.Now()
 	// A target that was away lists from when it is back.

@@ -64,7 +64,7 @@ func (l *latencies) ended(name types.NamespacedName) {
 	delete(l.taken, name)
 }
 
-// resume goes on with what stop returned, because the run did not do it.
+// resume continues with what stop returned, because the run did not do it.
 func (l *latencies) resume(name types.NamespacedName, since time.Time) {
 	if !since.IsZero() {
 		l.start(name, since)

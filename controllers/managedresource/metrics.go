@@ -15,7 +15,7 @@ import (
 // MetricDefinitions are the metrics of this package.
 var MetricDefinitions = &metrics.Set{}
 
-// What is told of each target, by the leader.
+// Metrics of each target, by the leader.
 var (
 	metricTargetNotReady = MetricDefinitions.Gauge(
 		"trellis_target_managedresources_not_ready", "ManagedResources of the target whose condition Ready is not True.",
@@ -61,7 +61,7 @@ var (
 		[]float64{0.001, 0.01, 0.05, 0.25, 1, 5, 30, 120}, metrics.LabelTarget)
 )
 
-// What is told of all targets together.
+// Metrics of all targets together.
 var (
 	metricResources = MetricDefinitions.Gauge(
 		"trellis_managedresources", "ManagedResources by class, condition, its status and its reason.", "class", "condition",
@@ -136,8 +136,8 @@ type targetMetrics struct {
 	wait        prometheus.Observer // nil if there is no histogram of each target
 }
 
-// Bounds of the field managers and kinds that are told apart: anybody in a target may invent any number of names. What
-// comes later is "other".
+// Bounds of the field managers and kinds that are distinguished: anybody in a target may invent any number of names.
+// What comes later is "other".
 const (
 	managerLimit = 50
 	kindLimit    = 100
@@ -233,7 +233,7 @@ func (m *Metrics) begin(c *Controller) (end func()) {
 	}
 }
 
-// forgetAllBut drops the metrics of targets that are not registered any more.
+// forgetAllBut drops the metrics of targets that are not registered any longer.
 func (m *Metrics) forgetAllBut(registered map[clustercache.ClusterKey]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -136,7 +136,7 @@ func (o *objects) acceptForeign(s *scope, key inventory.Key, live *metav1.Partia
 	return accepted
 }
 
-// release takes our marks off objects that are not managed any more, and returns what failed by the keys of their
+// release takes our marks off objects that are not managed any longer, and returns what failed by the keys of their
 // entries.
 func (o *objects) release(ctx context.Context, s *scope, orphans []orphan) map[inventory.Key]error {
 	failed := map[inventory.Key]error{}
@@ -149,7 +149,7 @@ func (o *objects) release(ctx context.Context, s *scope, orphans []orphan) map[i
 		releases.Go(func() error {
 			err := releaser.Release(ctx, orphan.entry)
 			if err == nil && inventory.KeyOf(orphan.entry) != inventory.KeyOf(orphan.manifest) {
-				err = releaser.Release(ctx, orphan.manifest) // the old kind may not be served any more
+				err = releaser.Release(ctx, orphan.manifest) // the old kind may not be served any longer
 			}
 			if err != nil {
 				mu.Lock()

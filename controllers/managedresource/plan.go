@@ -27,7 +27,7 @@ const inventoryLimit = 1 << 20
 type plan struct {
 	// objects are to be applied, in the order of the inventory.
 	objects []apply.Prepared
-	// released are objects that are not managed any more, and stay.
+	// released are objects that are not managed any longer, and stay.
 	released map[inventory.Key]resourcesv1alpha1.ObjectReference
 	// faults say what cannot be applied, whatever the target says; decoding are documents that could not be read.
 	faults   []string
@@ -179,14 +179,14 @@ func (p *plan) intents(known inventory.Lookup) []apply.Intent {
 	return out
 }
 
-// orphan is an entry of an object that is not managed any more, and stays.
+// orphan is an entry of an object that is not managed any longer, and stays.
 type orphan struct {
 	entry resourcesv1alpha1.ObjectReference
 	// manifest is what asks for it, possibly under an equivalent kind.
 	manifest resourcesv1alpha1.ObjectReference
 }
 
-// leaving are the entries of an inventory that are not wanted any more: old ones are to be deleted, orphans are to
+// leaving are the entries of an inventory that are not wanted any longer: old ones are to be deleted, orphans are to
 // stay. An entry counts for an object of any equivalent kind.
 func (p *plan) leaving(
 	book inventory.Lookup, refs []resourcesv1alpha1.ObjectReference,

@@ -26,7 +26,7 @@ func TestDeletionsAreTold(t *testing.T) {
 	}{
 		"dropped": {
 			func(p place) { p.content("content", testbed.ConfigMap(p.ns, "stays", "1")) }, "removed",
-			"Deleted 2 objects that no manifest names any more: [ConfigMap NS/one ConfigMap NS/two]",
+			"Deleted 2 objects that no manifest names any longer: [ConfigMap NS/one ConfigMap NS/two]",
 		},
 		"with the ManagedResource": {
 			func(p place) { p.deleteMR("mr") }, "deleted",

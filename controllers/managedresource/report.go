@@ -90,8 +90,8 @@ var pruneCauses = []pruneCause{causeRemoved, causeEmptied, causeDeleted, causeTr
 
 // pruneReasons say of deleted objects why they were.
 var pruneReasons = map[pruneCause]string{
-	causeRemoved:     " that no manifest names any more",
-	causeEmptied:     " that no manifest names any more",
+	causeRemoved:     " that no manifest names any longer",
+	causeEmptied:     " that no manifest names any longer",
 	causeDeleted:     " with the ManagedResource",
 	causeTransferred: ", because another class has the ManagedResource now",
 	causeMoved:       " in the former target cluster",

@@ -122,7 +122,7 @@ func (s *scope) needsNoTarget() bool {
 // marked tells whether the ManagedResource bears the finalizer of its class.
 func (s *scope) marked() bool { return slices.Contains(s.mr.Finalizers, s.class.Finalizer) }
 
-// endSession gives back what the run has of the memory for bundles. The bundle must not be used any more.
+// endSession gives back what the run has of the memory for bundles. The bundle must not be used any longer.
 func (s *scope) endSession() {
 	if s.session != nil {
 		s.session.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// sharedWithIgnored has the ConfigMap "one" in two ManagedResources, of which "ignored" is not run any more.
+// sharedWithIgnored has the ConfigMap "one" in two ManagedResources, of which "ignored" is not run any longer.
 func sharedWithIgnored(t *testing.T) place {
 	t.Helper()
 	p := registered(t)

@@ -131,7 +131,7 @@ func (s *state) succeeded(input string) {
 	s.waitsSince, s.demanded, s.failures, s.failedInput, s.awaited = time.Time{}, false, 0, "", nil
 }
 
-// failed notes a failed run and returns the pause before the next one. Another input starts anew. A run that an event
+// failed notes a failed run and returns the pause before the next one. Another input starts again. A run that an event
 // brought before its time does not make the pause longer: objects that go one by one would make it minutes.
 func (s *state) failed(input string, now time.Time) (pause time.Duration) {
 	if s.failedInput != input {
@@ -163,7 +163,7 @@ func (s *state) retryBy(at time.Time) {
 	}
 }
 
-// retryNow has the pause after failures begin anew, because what was missing came. A kind is announced a moment before
+// retryNow has the pause after failures begin again, because what was missing came. A kind is announced a moment before
 // it is served, so the first attempt may come too early.
 func (s *state) retryNow(now time.Time) {
 	if s.failures > 0 {
@@ -288,8 +288,8 @@ func (s *state) undisturbed(key inventory.Key, now time.Time) {
 	}
 }
 
-// forgetQuiet lets go of corrections that count for nothing any more: neither slow down others of their object, nor are
-// a fight over it. Somebody may edit every object of a fleet once, and never again.
+// forgetQuiet lets go of corrections that count for nothing any longer: neither slow down others of their object, nor
+// are a fight over it. Somebody may edit every object of a fleet once, and never again.
 func (s *state) forgetQuiet(now time.Time) {
 	maps.DeleteFunc(s.corrections, func(_ inventory.Key, c *corrections) bool { return now.Sub(c.last) > driftMemory })
 	maps.DeleteFunc(s.fights, func(_ inventory.Key, f *fight) bool {

@@ -311,7 +311,7 @@ func wasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
 // notIgnored ends what ignored said. What is true instead shows when the target is asked.
 func (d *draft) notIgnored() {
 	d.unknownHealth(resourcesv1alpha1.ReasonChecksPending,
-		"The ManagedResource is not ignored any more; its checks are pending.")
+		"The ManagedResource is no longer ignored; its checks are pending.")
 	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
 		resourcesv1alpha1.ReasonApplyProgressing, messageApplying)
 }

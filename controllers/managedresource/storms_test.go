@@ -28,8 +28,8 @@ func (p place) patches(name string) func(controlplane.AuditEntry) bool {
 // anyway: a few times at once, and then ever later.
 const looksBesidesRuns = 15
 
-// Nobody can tell how an object should be whose manifest cannot be read any more. It stays as it is, and is not looked
-// at again and again.
+// Nobody can tell how an object should be whose manifest cannot be read any longer. It stays as it is, and is not
+// looked at again and again.
 func TestKeptObjectThatIsEditedCausesNoStorm(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -108,7 +108,7 @@ func (t *targets) pruneAccess(
 // is returns an error unless a target is the cluster with a UID.
 func (t *targets) is(key clustercache.ClusterKey, uid types.UID) error {
 	if status, _ := t.clusters.GetStatus(key); status.UID != uid {
-		return fmt.Errorf("target %s is not the cluster with UID %s any more: %w",
+		return fmt.Errorf("target %s is no longer the cluster with UID %s: %w",
 			key, uid, clustercache.ErrConnectionReplaced)
 	}
 	return nil
@@ -141,7 +141,8 @@ func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.
 		return key, status, true, nil
 	}
 	if !s.decision.HasTarget {
-		// A fixed target is still there for the operator when a namespace is not selected any more: that is for him to mend.
+		// A fixed target is still there for the operator when a namespace is not selected any longer: the operator has
+		// to correct that.
 		if may, err := assigner.FixedMayBe(ctx, s.class, bound); err != nil || may {
 			return clustercache.ClusterKey{}, away, may, err
 		}
@@ -168,7 +169,8 @@ func (t *targets) lost(ctx context.Context, s *scope, failures []apply.Outcome, 
 		t.clusters.GetHealthCheckingState(ctx, s.target).ConsecutiveFailures > 0 {
 		return true
 	}
-	// Calls fail before a probe finds out. It will have by the next run, and then the failures are told if it is not that.
+	// Calls fail before a probe finds out. It will have by the next run, and then the failures are reported if it is
+	// not that.
 	first := !s.state.noAnswer
 	s.state.noAnswer = true
 	return first

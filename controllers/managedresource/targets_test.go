@@ -106,14 +106,14 @@ func TestRemovedRegistrationReleasesItsObjects(t *testing.T) {
 	p.awaitTarget("a", hubv1alpha1.ConditionReady, metav1.ConditionFalse, hubv1alpha1.ReasonRegistrationGone)
 	p.Expect(read(p, p.configMap("one"))).To(Equal(before))
 
-	// It comes back, and everything goes on with the same objects.
+	// It comes back, and everything continues with the same objects.
 	p.content("content", testbed.ConfigMap(p.ns, "one", "2"))
 	p.register("a", target.Kubeconfig())
 	p.awaitValue("one", "2")
 	p.awaitReady("mr")
 	p.Expect(read(p, p.configMap("one")).UID).To(Equal(before.UID))
 
-	// It goes for good, and the ManagedResource with it: the object stays and somebody is told.
+	// It goes permanently, and the ManagedResource with it: the object stays and somebody is told.
 	p.unregister("a")
 	p.awaitTarget("a", hubv1alpha1.ConditionReady, metav1.ConditionFalse, hubv1alpha1.ReasonRegistrationGone, "still have their objects")
 	p.await("mr", has(applied, no, reason))
@@ -124,7 +124,7 @@ func TestRemovedRegistrationReleasesItsObjects(t *testing.T) {
 	p.awaitTargetClusterGone("a")
 }
 
-// A TargetCluster that nobody needs goes with its registration, and the next registration starts anew.
+// A TargetCluster that nobody needs goes with its registration, and the next registration starts again.
 func TestRemovedRegistrationWithoutManagedResources(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -128,7 +128,7 @@ func sameEntry(a, b resourcesv1alpha1.ObjectReference) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// write deletes from the target what is not wanted any more, releases what is to stay, and applies the rest. A bundle
+// write deletes from the target what is not wanted any longer, releases what is to stay, and applies the rest. A bundle
 // that is not understood completely deletes nothing.
 func (r *reconciler) write(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	prunes := s.plan.complete() && len(s.old) > 0

@@ -116,7 +116,7 @@ type run struct {
 	handled  []labels.Selector // of the namespaces whose Services get policies; empty: of all
 	memory   *memory
 	known    map[*multicluster.Objects]knowledge
-	// told is told what is wrong with Services, instead of anybody else. Nil: there are events.
+	// told reports what is wrong with Services, instead of anybody else. Nil: there are events.
 	told func(reason, message string)
 }
 

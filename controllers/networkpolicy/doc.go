@@ -36,7 +36,7 @@
 // # Trust
 //
 // Everything is what a target says, and works in that target only. Annotations, ports and policies are bounded. What
-// cannot be read is told by an event on the Service, in its own cluster; its policies stay as they are until it
+// cannot be read is reported by an event on the Service, in its own cluster; its policies stay as they are until it
 // changes. Whoever may write a Service can let pods of other namespaces send to it that have its label, and nobody
 // else. Whoever may write policies with the labels gets them deleted. In a target with Services of users,
 // namespaceSelectors should name the namespaces of the operator.
@@ -48,7 +48,7 @@
 // larger part of what a target costs. They are watched with OnlyWithClientPods, which is meant for targets whose
 // policies would cost more.
 //
-// An index of what watches show is computed anew after a change, and used for as long as there is none. That is quick
+// An index of what watches show is computed again after a change, and used for as long as there is none. That is quick
 // when a hub starts, and after that there are few changes.
 //
 // Policies stay when a target is no longer registered or the controller is switched off for it.

@@ -27,7 +27,7 @@ const (
 // maxSaid is how many faults of a target are remembered. Others are not reported.
 const maxSaid = 1000
 
-// memory is what is remembered of a target. All of it can be learned anew.
+// memory is what is remembered of a target. All of it can be learned again.
 type memory struct {
 	writes *rate.Limiter
 
@@ -182,14 +182,14 @@ func (m *memories) forget(cluster clustercache.ClusterKey) {
 	delete(m.all, cluster)
 }
 
-// absencePause is how long discovery has to report that a target does not have a kind any more before that counts. An
+// absencePause is how long discovery has to report that a target does not have a kind any longer before that counts. An
 // API server that has just started may not know custom resources yet, and all policies that follow from them would be
 // deleted.
 const absencePause = time.Minute
 
 // presence is what is remembered of a kind that targets may do without.
 type presence struct {
-	there bool      // the target had it, and is not known not to have it any more
+	there bool      // the target had it, and is not known not to have it any longer
 	since time.Time // when discovery first reported that it is gone; zero if it does not
 }
 
@@ -200,7 +200,7 @@ func (m *memory) seen(objects *multicluster.Objects) {
 	m.presence[objects] = presence{there: true}
 }
 
-// doubted notes that it is not known whether a target has a kind. The pause begins anew when discovery reports that it
+// doubted notes that it is not known whether a target has a kind. The pause begins again when discovery reports that it
 // has not.
 func (m *memory) doubted(objects *multicluster.Objects) {
 	m.presenceMu.Lock()

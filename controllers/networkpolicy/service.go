@@ -293,7 +293,7 @@ func (w *run) placesOf(ctx context.Context, selector map[string]string) ([]strin
 }
 
 // apply writes the policies that are desired and not so, and deletes those that are not desired. It returns after which
-// time to go on if there were too many.
+// time to continue if there were too many.
 func (w *run) apply(
 	ctx context.Context, name types.NamespacedName, s *service,
 	desired map[types.NamespacedName]*networkingv1.NetworkPolicy, existing map[types.NamespacedName]policy,
@@ -419,7 +419,7 @@ func isEnding(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// delete deletes a policy, but not one that has taken its place, or that does not belong to its Service any more: the
+// delete deletes a policy, but not one that has taken its place, or that does not belong to its Service any longer: the
 // watch tells of these.
 func (w *run) delete(ctx context.Context, key types.NamespacedName, kept policy) error {
 	live := &metav1.PartialObjectMetadata{}

@@ -1,5 +1,5 @@
-// Package nodehighavailability has workloads of a target spread anew over its Nodes when it gets the second one, or has
-// one left. A webhook decides on the spread when workloads are written: with one Node, a constraint that has to be
+// Package nodehighavailability has workloads of a target spread again over its Nodes when it gets the second one, or
+// has one left. A webhook decides on the spread when workloads are written: with one Node, a constraint that has to be
 // fulfilled would leave all pods but one pending. So the decision has to be made again when the number of Nodes has
 // changed, and nobody writes the workloads then.
 //
@@ -15,11 +15,11 @@
 // # Trade-offs
 //
 // What was done last is remembered for each target, and nothing else. A new leader, and a target that is connected
-// anew, are looked at once: that costs some lists, and patches only of what does not fit.
+// again, are looked at once: that costs some lists, and patches only of what does not fit.
 //
 // It is remembered when all was patched, so that what failed is tried again. One workload that cannot be patched keeps
 // no other one from it. It is patched again with pauses of up to five minutes, and an event on the TargetCluster says
-// so if it is refused for good.
+// so if it is refused permanently.
 //
 // With more than 20 Namespaces, all workloads of the target are listed instead of those of each of them.
 //

@@ -1,4 +1,4 @@
-// Package stalepods deletes pods that are of no use any more: those that were evicted, those that a kubelet did not
+// Package stalepods deletes pods that are of no use any longer: those that were evicted, those that a kubelet did not
 // admit, and those that are stuck in termination.
 //
 // # How it works
@@ -31,8 +31,8 @@
 //
 // Pods whose reason is one of these but that have not failed are left alone: a kubelet always writes both.
 //
-// A pass deletes a bounded number of pods; the next one goes on where it ended, and then begins anew. A pod that waits
-// for nothing but its finalizers is not deleted again.
+// A pass deletes a bounded number of pods; the next one continues where it ended, and then begins again. A pod that
+// waits for nothing but its finalizers is not deleted again.
 //
 // Clocks of the hub and of the target may differ by less than the five minutes; a pod on which its kubelet is at work
 // changes, which the resource version tells.

@@ -201,7 +201,7 @@ func (p *pass) delete(ctx context.Context, namespace string, pod stale, atOnce b
 		return err //nolint:wrapcheck // it names the target
 	}
 	if pod.uid == "" || pod.resourceVersion == "" {
-		return nil // what cannot be told from its successor
+		return nil // what cannot be distinguished from its successor
 	}
 	options := []client.DeleteOption{client.Preconditions{UID: &pod.uid, ResourceVersion: &pod.resourceVersion}}
 	if atOnce {

@@ -186,7 +186,7 @@ func (c *conditions) credentialsValid(o observation) {
 	}
 }
 
-// probeThreshold is the least threshold for a probe that fails while the connection goes on: it is the clustercache
+// probeThreshold is the least threshold for a probe that fails while the connection continues: it is the clustercache
 // that decides when that is a failure.
 const probeThreshold = time.Minute
 
@@ -361,7 +361,7 @@ func reasonOf(status clustercache.Status) string {
 }
 
 func pendingText(status clustercache.Status) string {
-	return "the new content of the Secret is not used, the former connection goes on: " + status.PendingMessage
+	return "the new content of the Secret is not used, the former connection stays in use: " + status.PendingMessage
 }
 
 // warnBefore returns how long before its end a credential is worth a warning: at a fifth of its life. One that lives

@@ -139,7 +139,7 @@ func TestConditions(t *testing.T) {
 			func(o *observation) {
 				o.status.PendingReason, o.status.PendingMessage = clustercache.ReasonUnreachable, "no route"
 			},
-			want{"CredentialsValid": is(no, "Unreachable")}, "the former connection goes on: no route",
+			want{"CredentialsValid": is(no, "Unreachable")}, "the former connection stays in use: no route",
 		},
 		"a first attempt": {
 			func(o *observation) { o.status = clustercache.Status{State: clustercache.StateConnecting} },

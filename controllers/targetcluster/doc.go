@@ -40,7 +40,7 @@
 //
 // One that was never used for a registration belongs to its creator and stays: that is how a target is paused before
 // its registration exists. All others go when their registration is gone, nothing is left of the connection, no
-// ManagedResource has its inventory in the target any more, and no webhooks are registered there
+// ManagedResource has its inventory in the target any longer, and no webhooks are registered there
 // (WebhooksRegistered). That the clustercache does not know a registration proves nothing, because it may have just
 // been started; so the Secret is read from the API server before the memory of a target is deleted. Nothing in the
 // target is touched.

@@ -63,7 +63,7 @@ func (r *recorder) rewound(tc *hubv1alpha1.TargetCluster, rewinds int64) {
 	r.mu.Unlock()
 	if known && rewinds > before {
 		r.emit(tc, corev1.EventTypeWarning, reasonWentBack,
-			"the cluster went back in time, as when its etcd is restored from a backup; everything in it is looked at anew")
+			"the cluster went back in time, as when its etcd is restored from a backup; everything in it is checked again")
 	}
 }
 

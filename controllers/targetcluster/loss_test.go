@@ -34,7 +34,7 @@ func (c *tally) add(what string) {
 	c.counts[what]++
 }
 
-// take returns what was counted, and begins anew.
+// take returns what was counted, and begins again.
 func (c *tally) take() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,7 +100,7 @@ func (c *lateCache) Get(ctx context.Context, key client.ObjectKey, obj client.Ob
 }
 
 // TestALossCostsFewLooksAndWrites has many targets lost at once, as a clustercache tells of it: a probe that fails, a
-// connection that is held, and an attempt to go on with it that fails. Nearly all have to wait for their turn, with
+// connection that is held, and an attempt to continue with it that fails. Nearly all have to wait for their turn, with
 // their status and with their label, and the informer is late to see what was written.
 func TestALossCostsFewLooksAndWrites(t *testing.T) {
 	if testing.Short() {

@@ -178,7 +178,7 @@ func (r *reconciler) reconcile(ctx context.Context, key clustercache.ClusterKey)
 func (r *reconciler) create(ctx context.Context, key clustercache.ClusterKey, secretName string) error {
 	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: key.Namespace, Name: key.Name,
-		// From the first moment on it can be told from one that a user made in advance.
+		// From the first moment on it can be distinguished from one that a user made in advance.
 		Annotations: map[string]string{hubv1alpha1.RegistrationAnnotation: secretName},
 	}}
 	err := r.Client.Create(ctx, tc)
@@ -450,7 +450,7 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 
 // record puts an observation into a status. It returns when it may become another one although nothing happens, zero if
 // it will not, and the checks to be remembered until the next look. A target that wakes from hibernation has all its
-// thresholds anew, so nothing is remembered of one that sleeps.
+// thresholds again, so nothing is remembered of one that sleeps.
 func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) (
 	next time.Time, failing []hubv1alpha1.FailingCheck) {
 	status.ObservedGeneration = generation

@@ -32,7 +32,7 @@ type sources struct {
 
 	mu    sync.Mutex
 	queue queue
-	ended bool // nothing is started any more
+	ended bool // nothing is started any longer
 }
 
 // Start implements source.Source. It returns once all TargetClusters that exist were seen, so that the first
@@ -95,7 +95,7 @@ func (s *sources) forward(ctx context.Context) {
 }
 
 // changesWhoServes reports whether another target of the namespace may be the one that serves now: one appeared,
-// changed its labels, or goes, or one that goes was refused, and is not going any more.
+// changed its labels, or goes, or one that goes was refused, and is not going any longer.
 func (s *sources) changesWhoServes(event clustercache.Event) bool {
 	if event.Has(clustercache.EventRegistered) || event.Has(clustercache.EventDraining) ||
 		event.Has(clustercache.EventGone) {

@@ -69,7 +69,7 @@ func (r *reconciler) staysSettled(tc *hubv1alpha1.TargetCluster, o observation) 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s, ok = r.settled[key]; ok { // it may have been settled anew meanwhile
+	if s, ok = r.settled[key]; ok { // it may have been settled again meanwhile
 		s.compareAt = o.now.Add(r.nextLook())
 		r.settled[key] = s
 	}

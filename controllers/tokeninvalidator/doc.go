@@ -28,10 +28,10 @@
 // Secrets would cost a lot in targets with many.
 //
 // A change of a ServiceAccount concerns all Secrets with its name in their annotation. Gardener's resource manager
-// looks at those that the ServiceAccount lists, which since Kubernetes 1.24 nothing adds to any more.
+// looks at those that the ServiceAccount lists, which since Kubernetes 1.24 nothing adds to any longer.
 //
-// The pods are listed anew for each Secret. There is one such Secret for a ServiceAccount, and after it was invalidated
-// no need to look.
+// The pods are listed again for each Secret. There is one such Secret for a ServiceAccount, and after it was
+// invalidated no need to look.
 //
 // Tokens that containers have as environment variables, or through projected volumes, do not keep a Secret valid.
 //

@@ -13,7 +13,7 @@
 // reconciled. Nothing in a target is watched. Each time, in this order: whatever is missing is a reason to renew, and
 // so is a time of renewal that has come; else the target is asked by a TokenReview whether the token is still one of
 // the ServiceAccount that the Secret names. That costs a call whenever the Secret changes and one in 24 hours, and
-// finds ServiceAccounts that were created anew, keys that were rotated, and tokens of another cluster.
+// finds ServiceAccounts that were created again, keys that were rotated, and tokens of another cluster.
 //
 // The source Secret is written by a merge patch that has the UID and the version that was read, and only the keys that
 // change: whoever edits it at the same time loses nothing, and the token is requested once more.
@@ -37,9 +37,9 @@
 // # The access of the hub itself
 //
 // The Secret by which a target is registered may be an access Secret, too, if the hub uses a token. The kubeconfig that
-// the hub reads (key value, or kubeconfig) gets the new token, and the cluster cache goes on with it in the connection
-// that it has. With inject-ca-bundle it only ever gets the certificates that the connection was made with. If the token
-// has expired, nothing can be requested any more, and who made the registration has to replace it.
+// the hub reads (key value, or kubeconfig) gets the new token, and the cluster cache continues with it in the
+// connection that it has. With inject-ca-bundle it only ever gets the certificates that the connection was made with.
+// If the token has expired, nothing can be requested any longer, and who made the registration has to replace it.
 //
 // # Faults
 //

@@ -134,7 +134,7 @@ func (r *reconciler) first(target *multicluster.Target, known client.Object) tim
 	return time.Duration(binary.BigEndian.Uint64(hash[:]) % uint64(r.spread))
 }
 
-// failed remembers a failure and tells the owner of the Secret what he can do something about.
+// failed remembers a failure and tells the owner of the Secret what this user can correct.
 func (w *run) failed(err error) error {
 	var input *inputError
 	status := apierrors.APIStatus(nil)
@@ -287,7 +287,7 @@ func assess(now time.Time, secret, into *corev1.Secret, wanted *access, c *conte
 func (w *run) pause(now time.Time) time.Duration {
 	if rest := w.tokens.rest(w.target.Key(), w.name, now); rest > 0 {
 		w.target.Warn(w.secret, reasonNotAccepted, actionReview, "The token was renewed several times in a row, and none "+
-			"was good: the target may not accept its own tokens (audiences), or the Secret is changed by somebody else. "+
+			"was good: the target may not accept its own tokens (audiences), or the Secret is changed by another client. "+
 			"The next renewal waits.")
 		return rest
 	}

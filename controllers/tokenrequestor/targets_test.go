@@ -241,7 +241,7 @@ func TestTR44_ServiceAccountsThatMayNotBeNamed(t *testing.T) {
 	h.issued(allowed)
 }
 
-// The hub's own access is renewed like others, whichever key has it, and the connection goes on with it.
+// The hub's own access is renewed like others, whichever key has it, and the connection continues with it.
 func TestTheAccessOfTheHubItself(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"value", KeyKubeconfig} {

@@ -142,7 +142,7 @@ func TestDetaching(t *testing.T) {
 	b.Expect(append(mutating, validating...)).To(BeEmpty())
 	b.Expect(create(b.ctx, b.somebody(shared.B))).To(HaveLen(1))
 
-	// A hub that serves no webhooks any more cleans up, too. One that is paused there does not.
+	// A hub that serves no webhooks any longer cleans up, too. One that is paused there does not.
 	stop()
 	paused := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`))
 	b.Expect(source.Patch(b.ctx, b.targetCluster(shared.A), paused)).To(Succeed())

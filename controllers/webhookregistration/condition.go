@@ -109,7 +109,7 @@ func (r *reconciler) set(
 	is := func(c *metav1.Condition, status metav1.ConditionStatus) bool { return c != nil && c.Status == status }
 	switch {
 	case condition == nil:
-		say(corev1.EventTypeNormal, reasonDetached, "The target does not call the hub's webhooks any more.")
+		say(corev1.EventTypeNormal, reasonDetached, "The target no longer calls the hub's webhooks.")
 	case condition.Reason == hubv1alpha1.ReasonWebhooksLeftBehind:
 		say(corev1.EventTypeWarning, reasonLeftBehind, untrusted.Message(condition.Message))
 	case is(condition, metav1.ConditionTrue) && !is(before, metav1.ConditionTrue):

@@ -165,7 +165,7 @@ func (c *Controller) Start(ctx context.Context) error {
 // StuckSince returns since when the controller has not been able to begin anything; zero if that is not so.
 func (c *Controller) StuckSince(now time.Time) time.Time { return c.targets.StuckSince(now) }
 
-// followMaterial has all targets registered anew when what calls are secured with has changed.
+// followMaterial has all targets registered again when what calls are secured with has changed.
 func (c *Controller) followMaterial(ctx context.Context) error {
 	_, changed := c.reconciler.Store.Material()
 	for {

@@ -29,7 +29,7 @@ const (
 	memoryTimeout = time.Second
 )
 
-// leftBehind is the message of the condition when nobody can reach the target any more.
+// leftBehind is the message of the condition when nobody can reach the target any longer.
 const leftBehind = "the registration was deleted while nothing could be written to the target, so its API server goes " +
 	"on calling the hub: free it by trellisctl --kubeconfig <of the target> webhooks remove, or register it again; then " +
 	"delete this TargetCluster, which stays as a reminder"
@@ -50,7 +50,7 @@ func StillNeeded(source client.Reader, status clustercache.Status) bool {
 }
 
 // leaving frees targets whose registration is gone, as long as the connection is kept for that. Package multicluster
-// does not work for such targets any more.
+// does not work for such targets any longer.
 type leaving struct {
 	*reconciler
 	queue workqueue.TypedRateLimitingInterface[clustercache.ClusterKey]
@@ -130,8 +130,8 @@ func (l *leaving) next(ctx context.Context) bool {
 // errStillEngaged means that a run has not ended that may still write configurations.
 var errStillEngaged = errors.New("the registration of webhooks has not ended yet")
 
-// free deletes the configurations in a target whose registration is gone, and says so if that is not possible any more.
-// About a target that is registered it does nothing.
+// free deletes the configurations in a target whose registration is gone, and says so if that is not possible any
+// longer. About a target that is registered it does nothing.
 func (l *leaving) free(ctx context.Context, key clustercache.ClusterKey) error {
 	tc := l.targetCluster(ctx, key)
 	if tc == nil || conditionOf(tc) == nil {
@@ -153,11 +153,11 @@ func (l *leaving) free(ctx context.Context, key clustercache.ClusterKey) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it names the target
 	}
-	// Whoever registers the target anew has the configurations made anew: their absence is seen by a watch.
+	// Whoever registers the target again has the configurations made again: their absence is seen by a watch.
 	if err := remove(ctx, target, l.configurationName(key)); err != nil {
 		return err
 	}
-	l.Environment.Logger.Info("The API server of a target whose registration is gone does not call webhooks any more",
+	l.Environment.Logger.Info("The API server of a target whose registration is gone no longer calls webhooks",
 		"target", metrics.TargetName(key))
 	return l.set(ctx, tc, nil, nil)
 }

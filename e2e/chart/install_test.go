@@ -97,7 +97,7 @@ func TestInstallationWithoutAnyValue(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Name: "managedresources.resources.gardener.cloud"}, crd)).To(Succeed(), "it was absent")
 	g.Expect(crd.Annotations).To(HaveKeyWithValue("helm.sh/resource-policy", "keep"))
-	// What it installed itself, it goes on to upgrade.
+	// What it installed itself, it continues to upgrade.
 	g.Expect(cli.Run(ctx, "", "upgrade", "trellis", cli.Chart(), "--namespace", "plain", "--dry-run=server")).To(ContainSubstring("\n  name: " + crd.Name + "\n"))
 	deployment := &appsv1.Deployment{}
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: "plain", Name: "trellis"}, deployment)).To(Succeed())
@@ -134,8 +134,8 @@ func TestHubFitsIntoItsImage(t *testing.T) {
 	g.Expect(file.Size()).To(BeNumerically("<", 58<<20))
 }
 
-// TestUpgradeAndReinstallation follows an installation from the chart before this one to its end and beyond, and looks
-// whether anything in a target was touched that need not be.
+// TestUpgradeAndReinstallation follows an installation from the chart before this one, through an upgrade, a rollback
+// and another upgrade, to its end and beyond, and looks whether anything in a target was touched that need not be.
 func TestUpgradeAndReinstallation(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	const namespace, shoot = "hub", "shoot--up"
@@ -184,6 +184,32 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	g.Expect(mr.Finalizers).To(Equal(applied.Finalizers))
 	after.stop(g)
 
+	// A rollback to the chart before. An older program cannot be tested, as there is no release: this one runs with the
+	// older configuration, rights and CRD.
+	_, err = cli.Run(ctx, "", "rollback", "trellis", "1", "--namespace", namespace)
+	g.Expect(err).NotTo(HaveOccurred())
+	back := startHub(t, namespace)
+	expectWork(ctx, g, shoot)
+	g.Eventually(ready).Should(Succeed())
+	g.Expect(inventory(ctx, g, shoot)).To(Equal(untouched), "by the rollback")
+	g.Expect(mr.UID).To(Equal(applied.UID))
+	up := types.NamespacedName{Namespace: shoot, Name: "up"}
+	g.Expect(source.Client.Get(ctx, up, &hubv1alpha1.TargetCluster{})).To(Succeed())
+	back.stop(g)
+	history, err := cli.Run(ctx, "", "history", "trellis", "--namespace", namespace)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(history).To(ContainSubstring("Rollback to 1"))
+
+	// And forward again.
+	config = local(t) + ", " + onThisMachine
+	_, err = cli.Run(ctx, "{config: {"+config+"}}", "upgrade", "trellis", cli.Chart(), "--namespace", namespace,
+		"--reset-then-reuse-values")
+	g.Expect(err).NotTo(HaveOccurred())
+	forward := startHub(t, namespace)
+	expectWork(ctx, g, shoot)
+	g.Expect(inventory(ctx, g, shoot)).To(Equal(untouched), "by the second upgrade")
+	forward.stop(g)
+
 	// Without the chart, everything that users created stays, and so do applied objects.
 	uninstall(t, cli, namespace)
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "trellis"}, &appsv1.Deployment{})).To(MatchError(apierrors.IsNotFound, "not found"))
@@ -197,7 +223,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: shoot, Name: "up"}, &hubv1alpha1.TargetCluster{})).To(Succeed())
 	g.Expect(inventory(ctx, g, shoot)).To(Equal(untouched), "by the uninstallation")
 
-	// Installed again, it goes on.
+	// Installed again, it continues.
 	config = local(t) + ", " + onThisMachine
 	_, err = cli.Run(ctx, "{config: {"+config+"}}", "install", "trellis", cli.Chart(), "--namespace", namespace)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -3,7 +3,7 @@
 //
 //	rollout_test.go  from the change of a Secret to the end of a roll-out, step by step and in one go
 //	flapping_test.go pods whose readiness comes and goes
-//	stuck_test.go    roll-outs that do not go on, and what is said of the pods that hold them up
+//	stuck_test.go    roll-outs that do not continue, and what is said of the pods that hold them up
 //	pods_test.go     which pods count
 //	kinds_test.go    other kinds: custom resources, those of operators, load balancers
 //	quiet_test.go    changes that change nothing of the verdict

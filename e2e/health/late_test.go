@@ -82,7 +82,7 @@ func (r *relay) kubeconfig(cluster *testbed.Cluster) []byte {
 	})
 }
 
-// hold stops what watches of a resource deliver. The returned function lets it go on.
+// hold stops what watches of a resource deliver. The returned function lets it continue.
 func (r *relay) hold(resource string) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

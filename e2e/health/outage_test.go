@@ -100,7 +100,7 @@ func TestOutageInEachPhaseOfARollout(t *testing.T) {
 			t.Logf("all said to be unreachable %s after the loss", p.latest(lost, phases, marks, saysUnreachable))
 
 			p.manage(changing, workload("Deployment", changing, image2, nobody))
-			_ = p.target.Resume(controlplane.ControllerManager) // what waits for it in the target goes on with the target
+			_ = p.target.Resume(controlplane.ControllerManager) // what waits in the target continues with it
 			for _, name := range phases {
 				versions := p.between(name, marks[name], p.mark(name))
 				known := false
@@ -117,7 +117,7 @@ func TestOutageInEachPhaseOfARollout(t *testing.T) {
 			bring()
 			returned := time.Now()
 			// A controller manager that is back before the API server knows its rights cannot create a ReplicaSet, and the
-			// Deployment says so until its roll-out goes on. These two do not go on.
+			// Deployment says so until its roll-out continues. These two do not continue.
 			healthyOrRefused := func(name string) OmegaMatcher {
 				return Or(Equal(isHealthy), Satisfy(func(string) bool {
 					return strings.Contains(message(p.mr(name), healthy), "(ReplicaSetCreateError)")

@@ -34,7 +34,7 @@ func TestSecretThatFlaps(t *testing.T) {
 		targets int
 		change  func(p *place) error // what another change takes back
 		back    func(p *place) error
-		served  bool   // the connection goes on
+		served  bool   // the connection continues
 		watched bool   // and its watches do
 		reason  string // of an event about it
 	}{

@@ -232,7 +232,7 @@ func (p *place) deleteMR(name string) {
 	p.Expect(source.Client.Delete(p.ctx, testbed.ManagedResource(p.name, name))).To(Succeed())
 }
 
-// eventuallyGone waits until an object of the source does not exist any more.
+// eventuallyGone waits until an object of the source does not exist any longer.
 func (p *place) eventuallyGone(object client.Object) {
 	p.t.Helper()
 	p.Eventually(func() bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -116,6 +118,34 @@ func TestTheLifeOfACluster(t *testing.T) {
 	binding := client.ObjectKey{Name: "trellisctl:" + p.name + ":trellis"}
 	p.Expect(apierrors.IsNotFound(target.Client.Get(p.ctx, binding, &rbacv1.ClusterRoleBinding{}))).To(BeTrue())
 	p.fails(cli.ExitNotFound, "there is no TargetCluster shoot-a", "cluster", "describe", "shoot-a")
+}
+
+// TestARegistrationGetsTheLabelsThatTheHubSelects: the hub of these tests selects all, so its heartbeat is that of
+// another one.
+func TestARegistrationGetsTheLabelsThatTheHubSelects(t *testing.T) {
+	p := newCluster(t)
+	lease := &coordinationv1.Lease{ObjectMeta: metaOf(testbed.HubNamespace, p.name)}
+	lease.Annotations = map[string]string{
+		hubv1alpha1.RegistrationSelectorAnnotation: "example.com/hub=yes,example.com/opt-in,tier in (a,b)"}
+	lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
+	p.Expect(source.Client.Create(p.ctx, lease)).To(Succeed())
+	add := []string{"cluster", "add", "shoot-a", "--from-kubeconfig", p.own, "--hub-lease", p.name}
+	p.fails(cli.ExitRefused, "the hub would not use the registration", add...)
+	p.Expect(p.registration("shoot-a")).To(BeNil())
+	r := p.succeeds(append(add, "--labels", "tier=b,team=c")...)
+	p.Expect(r.err).To(ContainSubstring("example.com/hub=yes,example.com/opt-in=true, which the hub's selector asks for"))
+	p.Expect(p.registration("shoot-a").Labels).To(Equal(map[string]string{
+		hubv1alpha1.ClusterNameLabel: "shoot-a", "example.com/hub": "yes", "example.com/opt-in": "true", "tier": "b",
+		"team": "c",
+	}))
+	p.register("shoot-b")
+	p.Expect(p.succeeds("cluster", "describe", "shoot-b", "--hub-lease", p.name).out).
+		To(ContainSubstring("the hub does not use the Secret shoot-b-kubeconfig"))
+	r = p.ctl("check", "--hub-lease", p.name, "--allow-network", "127.0.0.0/8")
+	p.Expect(r.out).To(And(ContainSubstring("; 1 kubeconfig Secret left out"), ContainSubstring("1 of 1 answer")))
+	r = p.ctl("why", "cluster", "shoot-b", "--hub-lease", p.name)
+	p.Expect(r.code).To(Equal(cli.ExitFound))
+	p.Expect(r.out).To(ContainSubstring("RegistrationNotSelected"))
 }
 
 func TestTheLastOneToUseAServiceAccountTakesItAway(t *testing.T) {

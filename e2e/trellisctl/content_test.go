@@ -64,7 +64,7 @@ func TestContentGoesRoundAndRound(t *testing.T) {
 	p.Expect(p.succeeds("unpack", "managedresource", "addons", "-o", "name").out).To(Equal("ConfigMap " + p.name + "/a\nSecret " + p.name + "/s\n"))
 
 	// The same content has the same name; other content has another one, and the old Secret goes when it is not needed any
-	// more.
+	// longer.
 	p.apply("addons", manifests(p.secret("s", "geheim"), p.configMap("a", "1")), "--brotli", "--immutable")
 	p.Expect(p.mr("addons").Spec.SecretRefs).To(Equal(first))
 	next := p.succeeds("pack", "-f", p.file("next.yaml", p.configMap("a", "2")), "--name", "addons", "--brotli", "--immutable", "-o", "name").out

@@ -139,7 +139,7 @@ func TestWhy(t *testing.T) {
 	p.Expect(answer("mr", "bad")).To(ContainSubstring("is paused"))
 	p.Expect(source.Client.Patch(p.ctx, tc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":false}}`)))).To(Succeed())
 
-	// A credential that the target does not take any more.
+	// A credential that the target does not take any longer.
 	expired, err := target.ServiceAccountKubeconfig(p.ctx, p.name, "expired", -time.Hour)
 	p.Expect(err).NotTo(HaveOccurred())
 	p.Expect(source.Client.Create(p.ctx, testbed.Registration(p.name, "shoot-b", expired))).To(Succeed())

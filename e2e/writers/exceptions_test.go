@@ -228,7 +228,7 @@ func exceptions() map[string]exception {
 			},
 			stays: []string{"spec"}, manager: controllerManager,
 		},
-		// No controller of this version fills them any more.
+		// No controller of this version fills them any longer.
 		"secrets of a ServiceAccount": {
 			manifests: robot,
 			write: func(p place, obj *unstructured.Unstructured) {

@@ -138,7 +138,7 @@ func TestForeignPayloadOfCustomResourcesIsTakenBack(t *testing.T) {
 	}
 }
 
-// An object that is to be ignored from now on keeps all but its description, which would not be true any more.
+// An object that is to be ignored from now on keeps all but its description, which would not be true any longer.
 func TestIgnoringAnObjectTakesItsDescription(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)

@@ -81,7 +81,7 @@ type Intent struct {
 	Same bool
 }
 
-// Base is the part of an inventory entry that later merges need: a label that was managed, is not any more, and still
+// Base is the part of an inventory entry that later merges need: a label that was managed, is not any longer, and still
 // has the managed value, is removed.
 type Base struct {
 	Labels, Annotations map[string]string

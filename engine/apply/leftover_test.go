@@ -129,7 +129,7 @@ func thing(group, version, ns, spec string) string {
 	return fmt.Sprintf(text, group, version, ns, spec)
 }
 
-// A record of owners in a version that is not served any more keeps nothing from being applied.
+// A record of owners in a version that is not served any longer keeps nothing from being applied.
 func TestOwnersOfAVersionThatIsGoneAreForgotten(t *testing.T) {
 	g := NewWithT(t)
 	const group, schema = "gone.example.com", "{type: object, properties: {a: {type: string}, b: {type: string}}}"

@@ -15,7 +15,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/apply"
 )
 
-// content is an object without what every write sets anew.
+// content is an object without what every write sets again.
 func content(obj *unstructured.Unstructured) map[string]any {
 	obj = obj.DeepCopy()
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp"} {
@@ -133,7 +133,7 @@ func TestPreviewReportsRefusals(t *testing.T) {
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 }
 
-// What the admission of a target sets anew with each write is no change: nothing is written for it.
+// What the admission of a target sets again with each write is no change: nothing is written for it.
 func TestAPreviewLeavesStampsOut(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)

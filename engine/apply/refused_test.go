@@ -62,8 +62,8 @@ func TestEmptyMapsAndNullsOfCustomResources(t *testing.T) {
 	}
 }
 
-// While a policy refuses a correction, the record of owners goes on saying who wrote what is there: it tells later that
-// the object is still to be corrected.
+// While a policy refuses a correction, the record of owners continues saying who wrote what is there: it tells later
+// that the object is still to be corrected.
 func TestOwnershipIsNotTakenWhileTheContentIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)

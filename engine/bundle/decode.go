@@ -120,7 +120,7 @@ func (d *decoder) document(read part) (document, error) {
 	}, nil
 }
 
-// fault records why something could not be read, and returns whether reading goes on.
+// fault records why something could not be read, and returns whether reading continues.
 func (d *decoder) fault(at place, err error) bool {
 	d.faults = append(d.faults, flaw{place: at, err: err})
 	switch {

@@ -40,7 +40,7 @@ type keptIndex struct {
 // Keep returns the data of the Secrets of a bundle, for Open: the caller need not read the Secrets again. For equal
 // data it returns the same Kept. It returns nil for a bundle that is not complete, and if there is not enough memory:
 // then the Secrets have to be read again when they are needed. All that is kept may take as much memory as all cached
-// bundles. The Data of the sources must not be changed any more.
+// bundles. The Data of the sources must not be changed any longer.
 func (c *Cache) Keep(sources []Source, b *Bundle) *Kept {
 	if !b.Complete() {
 		return nil

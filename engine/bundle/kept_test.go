@@ -66,7 +66,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	g.Expect(NewCache(0, Limits{}, clock.RealClock{}).Keep(nil, &Bundle{})).To(BeNil())
 }
 
-// What is not kept any more may be kept again before the collector has noticed.
+// What is not kept any longer may be kept again before the collector has noticed.
 func TestContentIsKeptAgain(t *testing.T) {
 	g := NewWithT(t)
 	cache := NewCache(1<<20, Limits{}, clock.RealClock{})

@@ -83,7 +83,7 @@ func (s *Session) release() {
 	s.own.Release()
 }
 
-// Add adds a Secret that was read, and reserves memory for the next one. Its Data must not be changed any more. The
+// Add adds a Secret that was read, and reserves memory for the next one. Its Data must not be changed any longer. The
 // error is a BusyError, or wraps ErrTooManyBytes.
 func (s *Session) Add(source Source) error {
 	for key, value := range source.Data {

@@ -18,7 +18,7 @@ type Text struct {
 	fields  func() map[string][]byte
 }
 
-// TextOf returns the text of a manifest, which must not change any more.
+// TextOf returns the text of a manifest, which must not change any longer.
 func TextOf(content map[string]any) *Text {
 	return &Text{content: content, fields: sync.OnceValue(func() map[string][]byte { return encode(content) })}
 }

@@ -61,7 +61,7 @@ func StaleAnnotations(kind schema.GroupKind, desired Values, live map[string]str
 	return stale
 }
 
-// unchangedSince lists the keys that were managed, are not any more, and still have their managed value.
+// unchangedSince lists the keys that were managed, are not any longer, and still have their managed value.
 func unchangedSince(base map[string]string, desired Values, live map[string]string) (keys []string) {
 	for k, v := range base {
 		if now, there := live[k]; there && now == v && !desired.has(k) {

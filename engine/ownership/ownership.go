@@ -321,7 +321,7 @@ func LostTo(obj metav1.Object, manager string, intended *fieldpath.Set, kept Exe
 	return out
 }
 
-// Gone lists the fields that an intent sets and that have no owner any more: they were removed, which records no
+// Gone lists the fields that an intent sets and that have no owner any longer: they were removed, which records no
 // manager. List elements count with their list. Kept fields (KeptFor) may be missing.
 func (r *Record) Gone(intended *fieldpath.Set, kept Exempt) *fieldpath.Set {
 	var sets []*fieldpath.Set

@@ -103,7 +103,7 @@ func (k *kinds) mapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta
 	return nil, err
 }
 
-// unserved returns an error unless it is certain that a kind which the server did not find has no objects any more.
+// unserved returns an error unless it is certain that a kind which the server did not find has no objects any longer.
 func (k *kinds) unserved(ctx context.Context, gvk schema.GroupVersionKind) error {
 	if mapper, ok := k.Mapper.(meta.ResettableRESTMapper); ok {
 		mapper.Reset()
@@ -125,7 +125,7 @@ func isUnserved(err error) bool {
 }
 
 // defined returns an error if a kind that is not served has a definition. A definition that is not served yet, or not
-// any more, may still have objects.
+// any longer, may still have objects.
 func (k *kinds) defined(ctx context.Context, gk schema.GroupKind) error {
 	if gk.Group == "" || k.Client == nil {
 		return nil

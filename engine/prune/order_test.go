@@ -171,7 +171,7 @@ func TestW17_StuckObjectHoldsBackWhatNeedsIt(t *testing.T) {
 				}
 			}
 
-			// Passes go on until nothing is left but what only a controller manager would finish.
+			// Passes continue until nothing is left but what only a controller manager would finish.
 			w.unblock(stuck)
 			for range 4 {
 				w.prune(policy)
@@ -312,7 +312,7 @@ func TestMR19_WhatNobodyClaimsGoesWithItsNamespace(t *testing.T) {
 	}
 }
 
-// An object that its manifest asks to release (MR-14) stays, too, and is not in the inventory any more.
+// An object that its manifest asks to release (MR-14) stays, too, and is not in the inventory any longer.
 func TestReleasedObjectHoldsItsNamespaceAndItsDefinition(t *testing.T) {
 	for released, holds := range map[string][]string{"config": {"namespace"}, "thing": {"crd", "namespace"}, "other": {"other crd"}} {
 		t.Run(released, func(t *testing.T) {

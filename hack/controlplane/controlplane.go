@@ -362,7 +362,7 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 // hanging server or a broken network looks to a client.
 func (cp *ControlPlane) Freeze() error { return cp.Suspend(APIServer) }
 
-// Thaw lets a frozen API server go on.
+// Thaw lets a frozen API server continue.
 func (cp *ControlPlane) Thaw() error { return cp.Resume(APIServer) }
 
 // Host is the URL of the API server.

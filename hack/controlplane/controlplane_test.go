@@ -34,7 +34,7 @@ func TestAPIServerCanBeStoppedAndStartedAgain(t *testing.T) {
 		end()
 		_, err = client.CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{})
 		g.Expect(err).To(MatchError(ContainSubstring("connection refused")))
-		end() // nothing to do any more
+		end() // nothing to do any longer
 
 		g.Expect(cp.StartAPIServer(ctx)).To(Succeed())
 		g.Expect(cp.StartAPIServer(ctx)).To(Succeed(), "does nothing while it is running")

@@ -41,7 +41,7 @@ func (cp *ControlPlane) Kubeconfig() []byte {
 }
 
 // ClientCertKubeconfig returns a kubeconfig with an embedded client certificate for a user that needs not exist and has the
-// rights that RBAC gives to him and his groups. Zero ttl: a year; negative: expired.
+// rights that RBAC gives to the user and the groups. Zero ttl: a year; negative: expired.
 func (cp *ControlPlane) ClientCertKubeconfig(user string, groups []string, ttl time.Duration) ([]byte, error) {
 	certPEM, keyPEM, err := cp.pki.ca.issueClient(user, groups, ttl)
 	if err != nil {

@@ -17,8 +17,8 @@ var (
 	nextPort  atomic.Uint32
 )
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on, for a server that has to be told one and is started soon.
-// It errs if there is none.
+// FreePort returns a port of 127.0.0.1 that nobody listens on, for a server that needs one as a parameter and is
+// started soon. It errs if there is none.
 func FreePort() (int, error) {
 	var err error
 	for range 100 {

@@ -104,8 +104,8 @@ func (p *process) signal(signal syscall.Signal) error {
 // stopTimeout is how long a busy machine may take to stop all threads of a process.
 const stopTimeout = 10 * time.Second
 
-// awaitStop returns when no thread of a process that was told to stop runs any more: on a busy machine some go on for a
-// moment, and answer. Where the kernel does not show threads it returns at once.
+// awaitStop returns when no thread of a process that got a signal to stop runs any longer: on a busy machine some
+// continue for a moment, and answer. Where the kernel does not show threads it returns at once.
 func (p *process) awaitStop() {
 	for deadline := time.Now().Add(stopTimeout); time.Now().Before(deadline) && !p.ended(); time.Sleep(time.Millisecond) {
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid)) // the pattern is valid

@@ -10,8 +10,8 @@ import (
 )
 
 // Suspend stops a component, which is one of the constants of this package, from running without ending it, and returns when
-// none of its threads runs any more. Without a controller manager nobody observes what is written, without a scheduler pods
-// stay where they are, and without etcd an API server accepts requests and does not answer them.
+// none of its threads runs any longer. Without a controller manager nobody observes what is written, without a
+// scheduler pods stay where they are, and without etcd an API server accepts requests and does not answer them.
 func (cp *ControlPlane) Suspend(component string) error {
 	if err := cp.signal(component, syscall.SIGSTOP); err != nil {
 		return err
@@ -23,7 +23,7 @@ func (cp *ControlPlane) Suspend(component string) error {
 	return nil
 }
 
-// Resume lets a suspended component go on.
+// Resume lets a suspended component continue.
 func (cp *ControlPlane) Resume(component string) error { return cp.signal(component, syscall.SIGCONT) }
 
 func (cp *ControlPlane) signal(component string, signal syscall.Signal) error {

@@ -37,7 +37,7 @@ func TestAPIServerWithoutEtcdFailsUntilItIsBack(t *testing.T) {
 
 	cp.KillEtcd()
 	g.Expect(create("lost")).NotTo(Succeed())
-	cp.KillEtcd() // nothing to do any more
+	cp.KillEtcd() // nothing to do any longer
 	g.Expect(cp.Suspend(Etcd)).To(MatchError(ContainSubstring("not running")))
 	g.Expect(cp.StartEtcd(ctx)).To(Succeed())
 	g.Expect(cp.StartEtcd(ctx)).To(Succeed(), "does nothing while it is running")

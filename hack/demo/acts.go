@@ -311,7 +311,7 @@ func (w *world) targetGoesAway(ctx context.Context) error {
 		return err
 	}
 	if !entry.Is("ResourcesApplied", "True") {
-		return errors.New("gamma's ManagedResource does not count as applied any more")
+		return errors.New("gamma's ManagedResource no longer counts as applied")
 	}
 	w.measured(entry.Since.Sub(began), "ManagedResource web of gamma turned Unknown (TargetUnreachable)")
 	if entry, err = w.observer.Await(ctx, testbed.TargetClusterRef(namespace(w.gamma), w.gamma.Name), func(
@@ -476,7 +476,7 @@ func (w *world) tokenIsRotated(ctx context.Context) error {
 			return errors.Join(err, fmt.Errorf("the hub counts %g rotations of mode %s, not %g", got, mode, want))
 		}
 	}
-	w.tell("beta's audit log: all %d watches of the hub went on, none began anew", before)
+	w.tell("beta's audit log: all %d watches of the hub continued, none began again", before)
 	return nil
 }
 
@@ -491,7 +491,7 @@ func (w *world) watchesIn(cluster *testbed.Cluster) (n int, err error) {
 	return n, err
 }
 
-// refused waits until a kubeconfig is not accepted any more.
+// refused waits until a kubeconfig is not accepted any longer.
 func refused(ctx context.Context, kubeconfig []byte) error {
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {

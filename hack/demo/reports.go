@@ -53,7 +53,7 @@ func eventVersion(ctx context.Context, from client.Reader) (string, error) {
 }
 
 // report passes on the events of the hub since a resource version, until the API server forgot the version that it would
-// go on from.
+// continue from.
 func report(ctx context.Context, from client.WithWatch, version string, out chan<- *eventsv1.Event) error {
 	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {

@@ -151,7 +151,7 @@ func (b block) shownIn(output string) bool {
 	return true
 }
 
-// shell is a bash that goes on from block to block, as a terminal does.
+// shell is a bash that continues from block to block, as a terminal does.
 type shell struct {
 	script string // the file of the block that is run
 	input  io.Writer

@@ -267,7 +267,7 @@ func available(ctx context.Context, c *testbed.Cluster, wanted func(*unstructure
 	})
 }
 
-// restored meddles with an object of a target and measures until it is back: from the answer to the last request of
+// restored changes an object of a target and measures until it is back: from the answer to the last request of
 // meddle until a watch on the target shows the object corrected, in a new version.
 func restored(ctx context.Context, cluster *testbed.Cluster, object client.Object, meddle func() error,
 	back func(*unstructured.Unstructured) bool) (time.Duration, error) {
@@ -282,7 +282,7 @@ func restored(ctx context.Context, cluster *testbed.Cluster, object client.Objec
 	defer follower.Stop()
 	before := object.GetResourceVersion()
 	if err := meddle(); err != nil {
-		return 0, fmt.Errorf("meddling with %s in %s: %w", object.GetName(), cluster.Name, err)
+		return 0, fmt.Errorf("changing %s in %s: %w", object.GetName(), cluster.Name, err)
 	}
 	meddled := time.Now()
 	seen, err := follower.Until(ctx, func(u *unstructured.Unstructured) bool {

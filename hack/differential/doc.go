@@ -10,7 +10,7 @@
 // definitions of custom resources with defaults, unions, nullable fields, lists with keys and maps that may be empty.
 //
 // What may differ is in wanted.yaml, with the reason. A manifest that both refuse changes nothing and is skipped, and
-// so is one that only the update refuses: then both objects are made anew.
+// so is one that only the update refuses: then both objects are made again.
 //
 // Trade-offs: both sides have the same merge rules (package merge), so a fault of these is not found here but by
 // their own tests. Objects are never healthy, since no controller looks at them.

@@ -24,7 +24,7 @@ type Options struct {
 	Targets int
 	// Seed decides everything that is drawn by lot: identities, UIDs of objects, and who is struck by faults with a share.
 	Seed int64
-	// Prefix of the targets' names, which go on with a number of four digits from 0001. Empty: "target-".
+	// Prefix of the targets' names, which continue with a number of four digits from 0001. Empty: "target-".
 	Prefix string
 	// Credentials of kubeconfigs. Empty: Token.
 	Credentials Credentials

@@ -22,7 +22,7 @@ func (t *Target) RotateClientCertificate(r Rotation) error {
 func (t *Target) Revoke() { t.credentials.revoke() }
 
 // RotateServingCertificate makes a new serving certificate, signed by the same authority. New connections see it, open ones
-// go on. Revoke means nothing here.
+// continue. Revoke means nothing here.
 func (t *Target) RotateServingCertificate(r Rotation) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,7 +30,7 @@ func (t *Target) RotateServingCertificate(r Rotation) error {
 }
 
 // RotateCA makes a new authority and a serving certificate that it signs, so that only clients with the new kubeconfig can
-// connect. Open connections go on, unless r says Revoke: then they are reset.
+// connect. Open connections continue, unless r says Revoke: then they are reset.
 func (t *Target) RotateCA(r Rotation) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -107,7 +107,7 @@ func (t *Target) Host() string { return "https://" + t.listener.Addr().String() 
 // Faults of the target.
 func (t *Target) Faults() *fault.Switch { return t.faults }
 
-// Journal of the target. It goes on when the target is stopped or replaced.
+// Journal of the target. It continues when the target is stopped or replaced.
 func (t *Target) Journal() *journal.Target { return t.journal }
 
 // Server that is behind the address now.
@@ -141,7 +141,7 @@ func (t *Target) State() State {
 // stays.
 func (t *Target) Stop() error { return t.down(Stopped) }
 
-// Hibernate stops the target after its watches were told to end. Nobody waits for them: their clients may see the end
+// Hibernate stops the target after its watches were ended. Nobody waits for them: their clients may see the end
 // of the watch, or no more than that of the connection.
 func (t *Target) Hibernate() error {
 	t.Server().EndWatches()
@@ -248,7 +248,7 @@ func (t *Target) answered(a fault.Answer) {
 	})
 }
 
-// end ends the target for good and waits until nothing of it is left.
+// end ends the target permanently and waits until nothing of it is left.
 func (t *Target) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -204,7 +204,7 @@ func (j *judge) paused(r int) bool {
 	return j.targets[r].paused.on
 }
 
-// unpause ends a pause, before anybody is told.
+// unpause ends a pause, before anything is reported.
 func (j *judge) unpause(r int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -10,10 +10,10 @@
 // tarball has the manifest.json of "docker save" in it, too: containerd, podman, skopeo and a Docker with containerd's image
 // store read the index; any other Docker loads both images, with the architecture at the end of their tags.
 //
-// Then the tarball is read again, in both ways, and every digest is reckoned anew. The layer of this machine's architecture is
-// unpacked, and its binary runs with that folder as its root, if this process may do that, as the image's user; of the others
-// the ELF header must be that of a static executable for their architecture. An image that is too large fails, and so does one
-// that anything else is wrong with.
+// Then the tarball is read again, in both ways, and every digest is computed again. The layer of this machine's
+// architecture is unpacked, and its binary runs with that folder as its root, if this process may do that, as the
+// image's user; of the others the ELF header must be that of a static executable for their architecture. An image that
+// is too large fails, and so does one that anything else is wrong with.
 //
 // # Trade-offs
 //

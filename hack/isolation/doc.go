@@ -23,7 +23,7 @@
 // Simulated API servers would be quicker to start, but they do not set the user of a certificate signing request, and
 // do not review tokens. Two controllers would have nothing to do.
 //
-// Workloads are not spread anew by any program: how often that is done follows from how quickly Nodes come and go.
+// Workloads are not spread again by any program: how often that is done follows from how quickly Nodes come and go.
 //
 // A call that is sent twice counts once: a conflict of two controllers about a Node is not what this is about. Events
 // and reviews of tokens are not compared, since how many there are is a matter of time; where they go is.

@@ -107,7 +107,7 @@ func define(path string, clusters ...*testbed.Cluster) error {
 	return nil
 }
 
-// ahead is a clock by which everything is old enough to be collected, and to be denied for good.
+// ahead is a clock by which everything is old enough to be collected, and to be denied permanently.
 type ahead struct{ clock.RealClock }
 
 // lead is longer than the shortest life of what is collected.

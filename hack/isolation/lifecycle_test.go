@@ -92,7 +92,7 @@ func (t *tale) written() (all []string) {
 }
 
 // MC-1 A target that is registered, gets another credential and goes again is nothing to the other one: no watch of it
-// begins anew, and nothing is written there twice.
+// begins again, and nothing is written there twice.
 func TestMC1_ATargetThatComesAndGoes(t *testing.T) {
 	b := start(t)
 	stays := b.tell(0)[0]
@@ -145,7 +145,7 @@ func TestMC2_ATargetThatIsDown(t *testing.T) {
 	down.everything()
 }
 
-// MC-5 Of a target that is not registered any more nothing is left in the hub, and what is in the target stays.
+// MC-5 Of a target that is not registered any longer nothing is left in the hub, and what is in the target stays.
 func TestMC5_NothingIsLeftOfATarget(t *testing.T) {
 	b := start(t)
 	gone := b.tell(0)[0]

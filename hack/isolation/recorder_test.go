@@ -75,7 +75,7 @@ func (r *recorder) count(of map[string]int, host string, n int) {
 	of[host] += n
 }
 
-// read counts watches that ask for all there is. A watch that goes on after its end does not.
+// read counts watches that ask for all there is. A watch that continues after its end does not.
 func (r *recorder) read(request *http.Request) {
 	query := request.URL.Query()
 	if query.Get("watch") == "true" && query.Get("sendInitialEvents") == "true" {

@@ -135,7 +135,7 @@ func static(m *model, random *rand.Rand) step {
 	}
 }
 
-// unspread adds a workload that is not to be spread anew, since its namespace does not have the label for that. How
+// unspread adds a workload that is not to be spread again, since its namespace does not have the label for that. How
 // often one with the label is spread depends on how quickly Nodes come and go.
 func unspread(m *model, _ *rand.Rand) step {
 	name := m.next("workload")

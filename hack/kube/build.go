@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// progressInterval is how often a long build says that it goes on.
+// progressInterval is how often a long build says that it continues.
 const progressInterval = 20 * time.Second
 
 // build builds a binary and tells how it goes.

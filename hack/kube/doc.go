@@ -12,8 +12,8 @@
 // version of Kubernetes also names the directory, bin/kube/<version>, and is stamped into its binaries.
 //
 // Beside each file lies the recipe it was made by: a digest of the module file and the arguments of the linker. What is there
-// with the right recipe is not built again, so that a second run does nothing, an interrupted run goes on where it was, and
-// a changed version builds what it concerns. Files appear by renaming, complete or not at all. A lock lets a
+// with the right recipe is not built again, so that a second run does nothing, an interrupted run continues where it
+// was, and a changed version builds what it concerns. Files appear by renaming, complete or not at all. A lock lets a
 // second run wait for the first one.
 //
 // # Trade-offs

@@ -23,7 +23,7 @@ type binary struct {
 	// module is the folder of the go.mod that pins it.
 	module string
 	pkg    string
-	// stamped says that it wants to be told the version of Kubernetes.
+	// stamped says that it wants the version of Kubernetes.
 	stamped bool
 }
 
@@ -49,7 +49,7 @@ var stages = []string{
 }
 
 // errInterrupted says that somebody asked to stop.
-var errInterrupted = errors.New("interrupted, the next run goes on from here")
+var errInterrupted = errors.New("interrupted, the next run continues from here")
 
 func main() {
 	out := flag.String("o", filepath.Join("..", "..", "bin", "kube"), "the folder that gets a folder <version> with the binaries")

@@ -285,7 +285,7 @@ func (s *service) check(ctx context.Context) error {
 	return err
 }
 
-// stop ends it at once: nobody needs its files any more.
+// stop ends it at once: nobody needs its files any longer.
 func (s *service) stop() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return

@@ -14,7 +14,7 @@
 // the hub's own loops: whether queues hand out what they could, whether handlers of events come to their ends, whether
 // a term begins and ends. How long the work for one target takes does not count, even if it exceeds its deadline: that
 // is counted and reported elsewhere, its worker is replaced, and no number of hostile targets makes the process
-// restart. A class is stuck only when it has no worker left and none may be replaced any more. A slow source does not
+// restart. A class is stuck only when it has no worker left and none may be replaced any longer. A slow source does not
 // make a loop stuck either: calls to it end in time.
 //
 // The Lease is not renewed as soon as something is stuck, because it only says so. The liveness of the process, by

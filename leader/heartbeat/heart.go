@@ -43,6 +43,8 @@ type Options struct {
 	Namespace, Name, Identity string
 	// Version is that of the hub, for the Lease; empty: it is not said.
 	Version string
+	// Registrations selects registrations by their labels, for the Lease; empty: all of them.
+	Registrations string
 	// Interval is how often it is renewed.
 	Interval time.Duration
 	// Validity is how long it says that the hub works.
@@ -104,7 +106,7 @@ func (h *Heart) Start(ctx context.Context) error {
 		case name != "" && name != stuck:
 			h.Logger.Error(errors.New("a loop makes no progress"), "The heartbeat stops", "loop", name, "stuckFor", duration)
 		case name == "" && stuck != "":
-			h.Logger.Info("The heartbeat goes on", "loop", stuck)
+			h.Logger.Info("The heartbeat continues", "loop", stuck)
 		}
 		stuck = name
 
@@ -182,6 +184,11 @@ func (h *Heart) renew(ctx context.Context, lease *coordinationv1.Lease) (*coordi
 	}
 	if h.Version != "" {
 		metav1.SetMetaDataAnnotation(&next.ObjectMeta, hubv1alpha1.VersionAnnotation, h.Version)
+	}
+	if h.Registrations == "" {
+		delete(next.Annotations, hubv1alpha1.RegistrationSelectorAnnotation)
+	} else {
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, hubv1alpha1.RegistrationSelectorAnnotation, h.Registrations)
 	}
 	next.Spec.LeaseDurationSeconds, next.Spec.RenewTime = new(int32(h.Validity.Seconds())), &now
 

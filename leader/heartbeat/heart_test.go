@@ -37,6 +37,8 @@ type body struct {
 	stuck  atomic.Bool
 	broken atomic.Bool // the source takes no writes
 	stop   func()
+	// registrations is what the next replica selects.
+	registrations string
 }
 
 func newBody(t *testing.T, leases ...runtime.Object) *body {
@@ -64,7 +66,7 @@ func (b *body) become(t *testing.T, identity string) {
 	heart, err := New(Options{
 		Leases: b.source.CoordinationV1().Leases("hub"), Namespace: "hub", Name: "trellis-heartbeat", Identity: identity,
 		Interval: 10 * time.Second, Validity: 40 * time.Second, Loops: b.loops, Events: b.events, Clock: b.clock, Logger: logr.Discard(),
-		Registerer: prometheus.NewRegistry(), Version: "v-" + identity,
+		Registerer: prometheus.NewRegistry(), Version: "v-" + identity, Registrations: b.registrations,
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Heart = heart
@@ -102,6 +104,25 @@ func TestTheLeaseHasTheVersionOfTheLeader(t *testing.T) {
 	b.stop()
 	b.become(t, "hub-1")
 	b.Expect(says()).To(Equal("v-hub-1"))
+}
+
+// TestTheLeaseHasTheSelectorOfRegistrations: that of the leader, and none if that has none.
+func TestTheLeaseHasTheSelectorOfRegistrations(t *testing.T) {
+	b := newBody(t)
+	annotations := func() map[string]string {
+		lease, err := b.source.CoordinationV1().Leases("hub").Get(t.Context(), "trellis-heartbeat", metav1.GetOptions{})
+		b.Expect(err).NotTo(HaveOccurred())
+		return lease.Annotations
+	}
+	b.Expect(annotations()).NotTo(HaveKey(hubv1alpha1.RegistrationSelectorAnnotation))
+	b.stop()
+	b.registrations = "a=b"
+	b.become(t, "hub-1")
+	b.Expect(annotations()).To(HaveKeyWithValue(hubv1alpha1.RegistrationSelectorAnnotation, "a=b"))
+	b.stop()
+	b.registrations = ""
+	b.become(t, "hub-2")
+	b.Expect(annotations()).NotTo(HaveKey(hubv1alpha1.RegistrationSelectorAnnotation))
 }
 
 func (b *body) lease() *coordinationv1.LeaseSpec {

@@ -38,7 +38,7 @@ const (
 	resultFailed    = "failed" // in the hub
 	resultPanic     = "panic"
 	resultOff       = "off"      // the webhook is switched off for the target
-	resultDetached  = "detached" // the target is not registered any more
+	resultDetached  = "detached" // the target is no longer registered
 	resultMalformed = "malformed"
 	resultTooMany   = "too_many"
 	resultOverload  = "overload"

@@ -79,7 +79,7 @@ func SetDefaults(c *HubConfiguration) {
 	setDuration(&c.ClusterCache.DrainTimeout, 5*time.Minute)
 }
 
-// defaultThresholds are how long a check has to fail before its condition turns False.
+// defaultThresholds are how long a check has to fail before its condition becomes False.
 var defaultThresholds = []ConditionThreshold{
 	{Type: hubv1alpha1.ConditionAPIServerAvailable, Duration: metav1.Duration{Duration: time.Minute}},
 	{Type: hubv1alpha1.ConditionControlPlaneHealthy, Duration: metav1.Duration{Duration: time.Minute}},

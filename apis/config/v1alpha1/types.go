@@ -268,7 +268,7 @@ type TargetClusterController struct {
 
 // Care is about the conditions of TargetClusters.
 type Care struct {
-	// ConditionThresholds say how long the check behind a condition has to fail until the condition turns False. Until
+	// ConditionThresholds say how long the check behind a condition has to fail until the condition is False. Until
 	// then it keeps its status, and its reason reports the failure. Default: 1m for APIServerAvailable,
 	// ControlPlaneHealthy, SystemComponentsHealthy and ObservabilityComponentsHealthy, 5m for EveryNodeReady, each
 	// unless it is listed, and 1m for custom types that are not.
@@ -283,7 +283,7 @@ type ConditionThreshold struct {
 	// Type is that of a condition whose check can fail for a while: EveryNodeReady, APIServerAvailable, or one that sums
 	// up ManagedResources.
 	Type string `json:"type"`
-	// Duration is how long the check has to fail. Zero means that the condition turns False immediately.
+	// Duration is how long the check has to fail. Zero means that the condition becomes False immediately.
 	Duration metav1.Duration `json:"duration"`
 }
 

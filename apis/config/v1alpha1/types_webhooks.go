@@ -15,7 +15,7 @@ import (
 // replicas do, whether they lead or not.
 type WebhookServer struct {
 	// Enabled has the hub listen. Default: false. Switch off the webhooks of all classes and TargetClusters first, and
-	// wait until no TargetCluster has the condition WebhooksRegistered any more.
+	// wait until no TargetCluster has the condition WebhooksRegistered any longer.
 	Enabled bool `json:"enabled,omitempty"`
 	// Endpoint is what is listened on. Default port: 10250.
 	Endpoint `json:",inline"`
@@ -73,8 +73,8 @@ type WebhookCertificates struct {
 
 // WebhookClientAuthorities are those of client certificates of API servers.
 type WebhookClientAuthorities struct {
-	// SecretName is a Secret of somebody else in the namespace of the hub, with certificates of authorities in ca.crt.
-	// Whoever has a certificate of one of them for client authentication, whose common name is the UID of a cluster
+	// SecretName is a Secret of another owner in the namespace of the hub, with certificates of authorities in ca.crt.
+	// A client with a certificate of one of them for client authentication, whose common name is the UID of a cluster
 	// (that of its namespace kube-system), is the API server of that cluster to the hub. So they must sign nothing
 	// else. It is read every ten seconds. Default: none.
 	SecretName string `json:"secretName,omitempty"`

@@ -9,7 +9,7 @@
 //
 // There is no owner reference from the TargetCluster to the Secret. When a Secret is deleted and created again, as by a
 // restore or a GitOps tool, the UID that guards the identity of the cluster must not be lost, nor spec.paused. The hub
-// deletes the TargetCluster itself, once the Secret is gone and nothing needs the connection any more.
+// deletes the TargetCluster itself, once the Secret is gone and nothing needs the connection any longer.
 //
 // Conditions are metav1.Conditions, unlike those of a ManagedResource: `kubectl wait`, kstatus and all usual tools know
 // them. They have no fourth status, Progressing, so a check that fails for less than its threshold leaves the status

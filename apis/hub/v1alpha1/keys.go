@@ -44,6 +44,9 @@ const (
 	AppliedAnnotation = "hub.gardener.cloud/applied"
 	// VersionAnnotation, on the Lease of the heartbeat, is the version of the hub that leads.
 	VersionAnnotation = "hub.gardener.cloud/version"
+	// RegistrationSelectorAnnotation, on the Lease of the heartbeat, is the selector of registrations
+	// (clusterCache.registrationSelector) of the hub that leads, as text. Missing: all registrations.
+	RegistrationSelectorAnnotation = "hub.gardener.cloud/registration-selector"
 )
 
 // Values of StatusLabel, from good to bad.

@@ -17,7 +17,7 @@ const (
 	// ReasonWebhooksFailed (WebhooksRegistered): the configurations of webhooks cannot be written.
 	ReasonWebhooksFailed = "WebhooksFailed"
 	// ReasonWebhooksLeftBehind (WebhooksRegistered): the registration was deleted while nothing could be written to the
-	// target, whose API server still calls the hub. The TargetCluster stays until somebody deletes it, or registers
+	// target, whose API server still calls the hub. The TargetCluster stays until a user deletes it, or registers
 	// the target again.
 	ReasonWebhooksLeftBehind = "WebhooksLeftBehind"
 	// ReasonPoliciesNotServed (WebhooksRegistered): the mode of some webhooks is Policy, and the target does not serve
@@ -27,8 +27,8 @@ const (
 
 // Keys on configurations of webhooks in targets, and on what they are about.
 const (
-	// WebhooksLabel, "true", is on all configurations of webhooks of a hub, and on the policies in their place. Whoever
-	// deletes those with this label frees the target of its hub.
+	// WebhooksLabel, "true", is on all configurations of webhooks of a hub, and on the policies in their place.
+	// Deleting those with this label frees the target of its hub.
 	WebhooksLabel = "webhooks.hub.gardener.cloud/managed"
 	// WebhooksExcludeLabel, with any value, keeps objects from mutating webhooks of hubs, and from policies in their
 	// place. The pods of the hub have it. Other pods that are needed to reach the hub should have it, too.

@@ -8,7 +8,7 @@ import (
 // have the value that the target's class has in the hub's configuration, or else their default.
 type TargetControllers struct {
 	// GarbageCollector deletes ConfigMaps and Secrets of the target with the label
-	// resources.gardener.cloud/garbage-collectable-reference that nothing refers to any more.
+	// resources.gardener.cloud/garbage-collectable-reference that nothing refers to any longer.
 	// +optional
 	GarbageCollector *GarbageCollectorController `json:"garbageCollector,omitempty"`
 	// CSRApprover decides on certificate signing requests of kubelets and node agents.
@@ -31,7 +31,7 @@ type TargetControllers struct {
 	// useless.
 	// +optional
 	TokenInvalidator *TokenInvalidatorController `json:"tokenInvalidator,omitempty"`
-	// NodeHighAvailability has the topology spread of workloads set anew when the target gets its second node, or has
+	// NodeHighAvailability has the topology spread of workloads set again when the target gets its second node, or has
 	// one left.
 	// +optional
 	NodeHighAvailability *NodeHighAvailabilityController `json:"nodeHighAvailability,omitempty"`
@@ -119,8 +119,8 @@ type TokenRequestorController struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	TargetNamespace *string `json:"targetNamespace,omitempty"`
-	// AllowedServiceAccounts are the only ones that Secrets may name: namespace, or namespace/name. Empty: all. Whoever
-	// may create Secrets in the target's home namespace can get the rights of each of them.
+	// AllowedServiceAccounts are the only ones that Secrets may name: namespace, or namespace/name. Empty: all. Users
+	// who may create Secrets in the target's home namespace can get the rights of each of them.
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=317
 	// +listType=set
@@ -232,7 +232,7 @@ type IstioClusterConfigurationController struct {
 	ConcurrentSyncs *int32 `json:"concurrentSyncs,omitempty"`
 }
 
-// StalePodsController is about pods that are of no use any more.
+// StalePodsController is about pods that are of no use any longer.
 type StalePodsController struct {
 	// Enabled switches it on. Default: false.
 	// +optional

@@ -115,7 +115,7 @@ type Webhook struct {
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// FailurePolicy says what becomes of a request while the hub cannot be reached or fails itself: it is refused
-	// (Fail), or goes on as it is (Ignore). Default: Ignore for podSchedulerName and kubernetesServiceHost, else
+	// (Fail), or continues as it is (Ignore). Default: Ignore for podSchedulerName and kubernetesServiceHost, else
 	// registration.failurePolicy. The authorizer of node agents has none.
 	// +kubebuilder:validation:Enum=Fail;Ignore
 	// +optional
@@ -148,13 +148,13 @@ type ProjectedTokenMountWebhook struct {
 type HighAvailabilityConfigWebhook struct {
 	Webhook `json:",inline"`
 
-	// DefaultNotReadyTolerationSeconds is how long pods stay on a node that is not ready. Default: nothing is said,
-	// which API servers take for five minutes.
+	// DefaultNotReadyTolerationSeconds is how long pods stay on a node that is not ready. Default: not set; API
+	// servers then use five minutes.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	DefaultNotReadyTolerationSeconds *int64 `json:"defaultNotReadyTolerationSeconds,omitempty"`
-	// DefaultUnreachableTolerationSeconds is how long pods stay on a node that is unreachable. Default: nothing is
-	// said, which API servers take for five minutes.
+	// DefaultUnreachableTolerationSeconds is how long pods stay on a node that is unreachable. Default: not set; API
+	// servers then use five minutes.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	DefaultUnreachableTolerationSeconds *int64 `json:"defaultUnreachableTolerationSeconds,omitempty"`

@@ -33,7 +33,7 @@ type Fleet struct {
 	lost      map[types.NamespacedName]*list.Element // in order
 	order     *list.List                             // of losses, the oldest first
 	since     time.Time                              // when the mass disconnect began; zero if there is none
-	until     time.Time                              // by when there is none any more, whatever the targets do
+	until     time.Time                              // by when there is none any longer, whatever the targets do
 	end       int                                    // it ends when fewer than these are lost
 	ended     time.Time                              // when the last one did
 }
@@ -113,8 +113,8 @@ func (f *Fleet) lastMassDisconnect(now time.Time) time.Time {
 }
 
 // GraceEnds is when a connection that was lost at a time has been kept for long enough. In a mass disconnect its time
-// begins anew all the time, and so it does at the end, when some are back and the others are about to be. But it does
-// not begin anew for longer than one mass disconnect takes, or those that are down would be kept for as long as others
+// begins again all the time, and so it does at the end, when some are back and the others are about to be. But it does
+// not begin again for longer than one mass disconnect takes, or those that are down would be kept for as long as others
 // come and go.
 func (f *Fleet) GraceEnds(lost, now time.Time) time.Time {
 	since, latest := lost, lost.Add(f.options.MassLimit)

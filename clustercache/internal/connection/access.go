@@ -32,7 +32,7 @@ func (a Access) Equal(b Access) bool {
 	return a.Kubeconfig.Equal(b.Kubeconfig)
 }
 
-// EqualButToken tells whether an open connection can go on with b after its token was replaced.
+// EqualButToken tells whether an open connection can continue with b after its token was replaced.
 func (a Access) EqualButToken(b Access) bool {
 	return a.Kubeconfig != nil && b.Kubeconfig != nil && a.Kubeconfig.EqualButToken(b.Kubeconfig)
 }

@@ -127,8 +127,8 @@ func (c *Connection) renewClients() error {
 	return nil
 }
 
-// unserved notes that the target does not serve a resource of a group as discovery said. The clients are made anew, for
-// they remember for good what they learned of each kind.
+// unserved notes that the target does not serve a resource of a group as discovery said. The clients are made again,
+// for they remember permanently what they learned of each kind.
 func (c *Connection) unserved(group string) {
 	if !c.mapper.Suspect(group) {
 		return
@@ -170,7 +170,7 @@ func (c *Connection) Watching() *watching.Connection { return c.watching }
 // Done is closed when the connection has ended.
 func (c *Connection) Done() <-chan struct{} { return c.ctx.Done() }
 
-// SetToken goes on with the token of another Access that differs in nothing else.
+// SetToken continues with the token of another Access that differs in nothing else.
 func (c *Connection) SetToken(a Access) {
 	c.transport.SetToken(a.token())
 	c.access.Store(&a)
@@ -182,7 +182,7 @@ func (c *Connection) Suspend(cause error) {
 	c.transport.Cut()
 }
 
-// Resume ends a suspension. Watches go on where they were.
+// Resume ends a suspension. Watches continue where they were.
 func (c *Connection) Resume() { c.transport.Gate().Open() }
 
 // Stop ends everything in the connection; calls fail with cause from now on.

@@ -20,7 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
 )
 
-// ErrOtherCluster is why a connection that was suspended does not go on.
+// ErrOtherCluster is why a connection that was suspended does not continue.
 var ErrOtherCluster = errors.New("the address leads to another cluster now; its identity is verified")
 
 // Options are what all connections to one target have in common.
@@ -97,7 +97,7 @@ func (d *Dialer) Dial(ctx context.Context, number int64, a Access, verify Verify
 	return c, nil
 }
 
-// Reconnect finds out whether a connection that is suspended can go on, and returns the version that the target has
+// Reconnect finds out whether a connection that is suspended can continue, and returns the version that the target has
 // now.
 func (d *Dialer) Reconnect(ctx context.Context, c *Connection, verify Verify) (string, error) {
 	met, err := d.meet(ctx, c, verify, d.options.ResumeTimeout)

@@ -9,8 +9,8 @@
 // A Connection has a transport, a rate limit and a bound on calls in flight that it shares with other connections to
 // the target, clients, a REST mapper, and what watches need of it. Everything it starts lives in its context and ends
 // with it, down to the sockets. Nothing in it changes but the token, which is exchanged inside the transport while
-// watches go on. A connection can be suspended: its sockets are closed, calls fail at once, and its watches wait until
-// it is resumed.
+// watches continue. A connection can be suspended: its sockets are closed, calls fail at once, and its watches wait
+// until it is resumed.
 //
 // A probe reads the UID of the namespace kube-system, which identifies the cluster and needs the storage of the API
 // server. From time to time it also reads the version, and compares the past of the target with what is remembered of
@@ -20,7 +20,7 @@
 // that conditions show. Texts of the target are bounded, and free of the credential, before they leave the package.
 //
 // Trade-offs:
-//   - The clients for callers are made anew after the target denied a resource that discovery named, since they
-//     remember for good what they learned of each kind.
+//   - The clients for callers are made again after the target denied a resource that discovery named, since they
+//     remember permanently what they learned of each kind.
 //   - Calls are confined to the host of the kubeconfig, and redirects are not followed.
 package connection

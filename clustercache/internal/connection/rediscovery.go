@@ -7,7 +7,7 @@ import (
 )
 
 // rediscovery notices answers by which a target says that a resource is not where discovery said that it is, as after
-// a CRD was deleted and made again with another scope. The watch of such a kind goes on as if nothing had happened:
+// a CRD was deleted and made again with another scope. The watch of such a kind continues as if nothing had happened:
 // that of all namespaces has the same address in both scopes.
 type rediscovery struct {
 	next    http.RoundTripper

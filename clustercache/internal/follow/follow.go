@@ -44,8 +44,8 @@ const (
 	// maxPages bounds the pages of a list, maxToken the token that the next page is asked for with.
 	maxPages = 10_000
 	maxToken = 64 << 10
-	// listMax is how long a list may take, even if it goes on all the time, and maxListed how many events a streamed one
-	// may have: a server may send one object repeatedly.
+	// listMax is how long a list may take, even if it continues all the time, and maxListed how many events a streamed
+	// one may have: a server may send one object repeatedly.
 	listMax   = 10 * time.Minute
 	maxListed = 5_000_000
 )
@@ -131,7 +131,7 @@ func New(c Collection, sink Sink) *Follower {
 	return &Follower{collection: c, sink: sink}
 }
 
-// Listed tells whether Follow goes on where it was, and does not list first.
+// Listed tells whether Follow continues where it was, and does not list first.
 func (f *Follower) Listed() bool { return f.listed }
 
 // Forget has Follow list first.
@@ -165,7 +165,7 @@ type attempt struct {
 
 // begin lists unless that was done, and opens a watch.
 //
-//go:noinline
+// go:noinline
 func (f *Follower) begin(ctx context.Context, a *attempt) {
 	if !f.listed {
 		a.watch, a.err = f.list(ctx)
@@ -203,9 +203,9 @@ func (f *Follower) await(ctx context.Context) (suspended bool) {
 	return suspended
 }
 
-// ended goes on after a watch that ended with an error.
+// ended continues after a watch that ended with an error.
 //
-//go:noinline
+// go:noinline
 func (f *Follower) ended(ctx context.Context, a *attempt, err error) {
 	w := a.watch
 	w.end()
@@ -303,7 +303,7 @@ func (f *Follower) drain(w *watch) error {
 
 // handle takes the next event.
 //
-//go:noinline
+// go:noinline
 func (f *Follower) handle(w *watch) error {
 	e, err := w.event()
 	if err != nil {
@@ -315,9 +315,9 @@ func (f *Follower) handle(w *watch) error {
 	return nil
 }
 
-// list brings all that is there. The watch that it returns, if any, goes on from there. A stream that was accepted and
-// did not come to its end, for whatever reason, is not asked for a second time in a row: the server may not know how
-// to end it. After a few that look like that it is asked for now and then only.
+// list brings all that is there. The watch that it returns, if any, continues from there. A stream that was accepted
+// and did not come to its end, for whatever reason, is not asked for a second time in a row: the server may not know
+// how to end it. After a few that look like that it is asked for now and then only.
 func (f *Follower) list(ctx context.Context) (*watch, error) {
 	paged := f.paged || f.pagedNext || f.spares()
 	f.pagedNext = false
@@ -449,7 +449,7 @@ func (f *Follower) open(ctx context.Context, q url.Values) (*watch, error) {
 		cancel(nil)
 		return nil, err
 	}
-	body := response.Body // of the answer nothing else is needed any more
+	body := response.Body // of the answer nothing else is needed any longer
 	frames := newFrames(ctx, cancel, response, &f.collection)
 	w := &watch{frames: frames, collection: &f.collection, opened: f.collection.Clock.Now(), end: func() {
 		cancel(nil)

@@ -217,7 +217,7 @@ func TestMessageThatIsAnnouncedAndDoesNotCome(t *testing.T) {
 	g.Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 4<<20), "one alone was announced with that")
 }
 
-// How a watch ends says how it goes on: where it was, after a pause, or with a list.
+// How a watch ends says how it continues: where it was, after a pause, or with a list.
 func TestHowAWatchGoesOn(t *testing.T) {
 	list := say(is("one", "1"), all("5"))
 	with := func(steps ...step) answer { return say(append([]step{is("one", "1"), all("5")}, steps...)...) }
@@ -236,7 +236,7 @@ func TestHowAWatchGoesOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers []answer
 		stays   bool // open, the first watch, until it is told to be opened again
-		want    any  // of Follow; nil if it goes on where it was
+		want    any  // of Follow; nil if it continues where it was
 		listed  bool
 		pauses  int
 	}{

@@ -104,7 +104,7 @@ func (s *sink) said() []string {
 	return slices.Clone(s.log)
 }
 
-// hasty is a clock that only goes on when somebody waits, and then at once. It remembers for how long they wanted to.
+// hasty is a clock that only continues when somebody waits, and then at once. It remembers for how long they wanted to.
 type hasty struct {
 	clock.RealClock
 	mu     sync.Mutex

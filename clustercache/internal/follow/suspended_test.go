@@ -47,7 +47,7 @@ func (g *gate) open() {
 
 // opened is a watch as its server sees it.
 type opened struct {
-	version string // that it goes on from
+	version string // that it continues from
 	body    *io.PipeWriter
 }
 
@@ -63,7 +63,7 @@ func (o opener) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// While a target cannot be asked its watches wait, and go on where they were afterwards.
+// While a target cannot be asked its watches wait, and continue where they were afterwards.
 func TestWatchesWaitWhileTheServerCannotBeAsked(t *testing.T) {
 	begin := func(t *testing.T) (*WithT, *gate, opener, *hasty, context.CancelFunc, <-chan error, opened) {
 		g := NewWithT(t)

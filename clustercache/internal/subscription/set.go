@@ -91,7 +91,7 @@ func (s *Set) Bind(c *watching.Connection) {
 	}
 }
 
-// Rewind has all streams list anew over a connection, and take nothing that they keep for known.
+// Rewind has all streams list again over a connection, and take nothing that they keep for known.
 func (s *Set) Rewind(c *watching.Connection) {
 	for _, w := range s.all() {
 		w.Distrust()

@@ -65,7 +65,7 @@ func (f *Fleet) Register(registerer prometheus.Registerer, snapshot func() Snaps
 	return nil
 }
 
-// Connected counts an attempt to connect, or to go on with a connection that was lost.
+// Connected counts an attempt to connect, or to continue with a connection that was lost.
 func (f *Fleet) Connected(err error) { f.connects.WithLabelValues(outcome(err)).Inc() }
 
 // Rotated counts a change of the credential or address of a connected target.

@@ -19,7 +19,7 @@ type hold struct {
 	open  context.CancelFunc
 }
 
-// Close lets no call pass: calls fail at once with cause, and watches wait until the gate opens, so that they go on
+// Close lets no call pass: calls fail at once with cause, and watches wait until the gate opens, so that they continue
 // where they were instead of asking again and again.
 func (g *Gate) Close(cause error) {
 	over, open := context.WithCancel(context.Background())

@@ -107,7 +107,7 @@ func (s *site) text(path string) (string, error) {
 	return string(all), err
 }
 
-// held answers and goes on when it is let go.
+// held answers and continues when it is let go.
 func held(letGo <-chan struct{}) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

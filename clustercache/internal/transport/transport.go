@@ -75,8 +75,8 @@ type Options struct {
 	// Throttle is shared with other connections to the same target, and may be replaced at any time.
 	Throttle *atomic.Pointer[Throttle]
 	// Suspect is called, from any goroutine, when something suggests that the connection is dead or leads elsewhere: a
-	// failed call, an answer 401, a socket that was opened anew for a call of Guarded. Those that Control opens raise no
-	// suspicion, for its calls are what finds out where the connection leads.
+	// failed call, an answer 401, a socket that was opened again for a call of Guarded. Those that Control opens raise
+	// no suspicion, for its calls are what finds out where the connection leads.
 	Suspect func()
 	// Unanswered is called, from any goroutine, with the errors of callers' calls that got no answer. Nil: it is not.
 	Unanswered func(error)
@@ -320,7 +320,7 @@ func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 		if err != nil || response.StatusCode != http.StatusUnauthorized || *b.token.Load() == token || try == bearerTries {
 			return response, err
 		}
-		// It was on its way when the token was exchanged, and the old one is not taken any more.
+		// It was on its way when the token was exchanged, and the old one is not taken any longer.
 		again, ok := repeat(request)
 		if !ok {
 			return response, nil
@@ -427,7 +427,7 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 			return response, err
 		}
 		// The connection was lost while the watch was opened. It waits at the gate like those that were open: who opens one
-		// would begin anew otherwise, with a list.
+		// would begin again otherwise, with a list.
 	}
 }
 

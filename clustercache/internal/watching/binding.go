@@ -24,7 +24,7 @@ import (
 
 const (
 	// watchRetryMin and watchRetryMax bound the pause before a watch that failed is tried again; after watchRetryReset
-	// without a failure the pause begins anew.
+	// without a failure the pause begins again.
 	watchRetryMin   = time.Second
 	watchRetryMax   = 30 * time.Second
 	watchRetryReset = 2 * time.Minute
@@ -35,8 +35,8 @@ const (
 	// optionalRetryMax takes the place of unknownRetryMax for kinds that most targets do not have.
 	optionalRetryMax = time.Minute
 	// fullRetry bounds the pauses after a target had more objects than the quota allows, which begin like the others: a
-	// list of so many is work for it, and who can mend that is somebody there or here. A watch that fits
-	// again does not wait that long.
+	// list of so many is work for it, and it can be corrected there or here. A watch that fits again does not wait that
+	// long.
 	fullRetry = 5 * time.Minute
 )
 
@@ -126,7 +126,7 @@ type Binding struct {
 
 	activity     activity
 	interruption interruption
-	// achieved notes that an attempt came to a complete list, or went on where the one before was.
+	// achieved notes that an attempt came to a complete list, or continued where the one before was.
 	achieved atomic.Bool
 	// listed releases the place of the list that is under way. Only used by the goroutine of run.
 	listed func(achieved bool)
@@ -271,7 +271,7 @@ func (b *Binding) follow() error {
 
 // begin prepares an attempt, which ends with the context.
 //
-//go:noinline
+// go:noinline
 func (b *Binding) begin() (context.Context, error) {
 	if b.follower == nil {
 		if err := b.newFollower(); err != nil {
@@ -297,7 +297,7 @@ func (b *Binding) begin() (context.Context, error) {
 
 // end cleans up after an attempt that the follower ended with an error, and returns what it ended with.
 //
-//go:noinline
+// go:noinline
 func (b *Binding) end(ctx context.Context, err error) error {
 	defer b.abort(nil)
 	defer b.watch.spec.Quota.leave(b)

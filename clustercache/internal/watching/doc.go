@@ -6,7 +6,7 @@
 // its initial list and what follows beside the one that counts, so that a connection can be replaced without an
 // interruption: promotion stops the former binding, compares the two states and reports the difference.
 //
-// What is kept is relied upon (synced) once a list is complete, and not any more once a watch has not been open for
+// What is kept is relied upon (synced) once a list is complete, and not any longer once a watch has not been open for
 // ten seconds, its version is forgotten, or the connection was not of use in between. A watch that ends in order and
 // is opened again at once changes nothing: that happens every few minutes. After more than that, that it was opened
 // again proves nothing yet: an API server accepts a watch whose version it has forgotten, and says so in its first

@@ -37,7 +37,7 @@ func (s Size) larger(other Size) Size {
 //
 // Who asks for the object that does not fit is not who fills the quota. So the watch that is refused is the one that
 // asks only if no other one is more than twice as large. Else that other one is evicted: what it kept is forgotten,
-// and it begins anew later. That the other one must be so much larger keeps two that do not fit together from evicting
+// and it begins again later. That the other one must be so much larger keeps two that do not fit together from evicting
 // each other in turn; and a watch counts as large as it was when it was refused until it fits, so that its next try
 // evicts none.
 type Quota struct {

@@ -176,7 +176,7 @@ func TestEventThatDoesNotFit(t *testing.T) {
 	s.g.Expect(s.taken()).To(Equal(4))
 }
 
-// A list that is taken anew counts once with the one that it replaces.
+// A list that is taken again counts once with the one that it replaces.
 func TestListThatIsTakenAnewFits(t *testing.T) {
 	s := newSetting(t, 5)
 	of := newSite(t, 5)
@@ -247,7 +247,7 @@ func TestQuotaThatIsNotEnough(t *testing.T) {
 	g.Expect(freed).NotTo(Receive(), "it does not fit into all there is")
 }
 
-// The first objects of a list that is taken anew give nothing back: what it replaces is still there.
+// The first objects of a list that is taken again give nothing back: what it replaces is still there.
 func TestShorterListNeedsNoQuota(t *testing.T) {
 	g := NewWithT(t)
 	r := NewQuota(Size{Objects: 5}, nil, func() {})

@@ -65,7 +65,7 @@ func TestMR38_ClusterIdentity(t *testing.T) {
 	}
 }
 
-// Without the identity that it is to write into origins, a hub touches nothing. It goes on when there is one.
+// Without the identity that it is to write into origins, a hub touches nothing. It continues when there is one.
 func TestMR38_ClusterWithoutIdentity(t *testing.T) {
 	for name, identity := range map[string]map[string]string{"no ConfigMap": nil, "no key": {"other": "seed-a"}} {
 		t.Run(name, func(t *testing.T) {

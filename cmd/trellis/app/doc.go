@@ -3,7 +3,7 @@
 //
 // Two kinds of parts are started. Those that every replica runs: informers of the source, the index of Secrets, the
 // connections to targets; so that a standby is warm. And those that only the leader runs: the controllers. They are
-// built anew for each term of leadership and leave nothing behind, because losing the Lease ends a term and not the
+// built again for each term of leadership and leave nothing behind, because losing the Lease ends a term and not the
 // process. The Lease is given back after the last write of a term, never before, and connections to targets end
 // after that.
 //

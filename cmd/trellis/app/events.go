@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// eventsAtOnce may be told without a pause, so that what happens to a few targets is told when it happens.
+	// eventsAtOnce may be reported without a pause, so that what happens to a few targets is reported when it happens.
 	eventsAtOnce = 25
 	// eventsPerSecond is the rate after that. Hundreds of targets that are lost or back at once cause as many events as
 	// conditions. Events come later, so that the source has capacity for conditions and for corrections in other targets.

@@ -390,7 +390,7 @@ type everyReplica func(context.Context) error
 func (f everyReplica) Start(ctx context.Context) error { return f(ctx) }
 func (everyReplica) NeedLeaderElection() bool          { return false }
 
-// forgetBundles drops decoded bundles that are of no use any more.
+// forgetBundles drops decoded bundles that are of no use any longer.
 func (h *hub) forgetBundles(ctx context.Context) error {
 	timer := h.Clock.NewTimer(bundleRest / 4)
 	defer timer.Stop()

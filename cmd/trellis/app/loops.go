@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
 	"github.com/trellis-hub/trellis/version"
 )
@@ -41,8 +42,9 @@ func (h *hub) newHeart() (*heartbeat.Heart, error) {
 	return heartbeat.New(heartbeat.Options{
 		Leases:    client.CoordinationV1().Leases(election.ResourceNamespace),
 		Namespace: election.ResourceNamespace, Name: election.ResourceName + heartbeat.NameSuffix, Identity: h.Identity,
-		Version:  version.Get().Version,
-		Interval: settings.RenewInterval.Duration, Validity: settings.MonitorPeriod.Duration,
+		Version:       version.Get().Version,
+		Registrations: controllers.RegistrationSelector(h.Config).String(),
+		Interval:      settings.RenewInterval.Duration, Validity: settings.MonitorPeriod.Duration,
 		Loops: h.loops, Events: h.manager.GetEventRecorder("trellis"), Clock: h.Clock,
 		Logger: h.Logger.WithName("heartbeat"), Registerer: h.Registerer,
 	})

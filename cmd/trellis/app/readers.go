@@ -91,7 +91,7 @@ func (r *readers) filter(log logr.Logger, next http.Handler) (http.Handler, erro
 	}), nil
 }
 
-// judge returns OK if a request may go on, or the code that says why not.
+// judge returns OK if a request may continue, or the code that says why not.
 func (r *readers) judge(request *http.Request, log logr.Logger) int {
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" || len(token) > maxToken {

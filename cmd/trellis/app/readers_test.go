@@ -107,7 +107,7 @@ func TestReadersDoNotWaitForInvalidTokens(t *testing.T) {
 	}
 }
 
-// An account that may not read metrics any more is refused when its admission does not count any more. A source
+// An account that may not read metrics any longer is refused when its admission does not count any longer. A source
 // cluster that does not answer admits nobody.
 func TestReadersAreAskedAboutAgain(t *testing.T) {
 	g := NewWithT(t)

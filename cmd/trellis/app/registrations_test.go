@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,11 @@ func TestRegistrationsAreOptInWithASelector(t *testing.T) {
 	}).Should(Succeed())
 	e.Expect(targetCluster()).To(MatchError(apierrors.IsNotFound, "not found"))
 	e.Expect(source.Client.Delete(e.ctx, other)).To(Succeed())
+
+	lease := &coordinationv1.Lease{}
+	e.Expect(source.Client.Get(e.ctx, types.NamespacedName{Namespace: testbed.HubNamespace, Name: "trellis-heartbeat"},
+		lease)).To(Succeed())
+	e.Expect(lease.Annotations).To(HaveKeyWithValue(hubv1alpha1.RegistrationSelectorAnnotation, "example.com/hub=yes"))
 
 	label(`"yes"`)
 	e.expectWork()

@@ -67,7 +67,7 @@ func (r *reloader) look() {
 	if err != nil {
 		r.seen = nil
 		if !r.invalid.Swap(true) {
-			r.log.Error(err, "The configuration file cannot be read any more; going on without it")
+			r.log.Error(err, "The configuration file can no longer be read; continuing without it")
 		}
 		return
 	}
@@ -79,7 +79,7 @@ func (r *reloader) look() {
 	if err != nil {
 		r.invalid.Store(true)
 		r.log.Error(fmt.Errorf("configuration %s: %w", r.file, err),
-			"The configuration file is not valid any more; going on without it")
+			"The configuration file is no longer valid; continuing without it")
 		return
 	}
 	r.invalid.Store(false)

@@ -64,7 +64,7 @@ func TestTokensAreRequested(t *testing.T) {
 		ContainSubstring(`spec.controllers.tokenRequestor.deniedServiceAccounts[0]: Invalid value: "kube-system/*"`))))
 }
 
-// TR-22 When a registration comes to serve another class, all its Secrets are looked at anew: those that pick it by a
+// TR-22 When a registration comes to serve another class, all its Secrets are looked at again: those that pick it by a
 // label, too.
 func TestTR22_ARegistrationThatServesAnotherClass(t *testing.T) {
 	e := newEnv(t)

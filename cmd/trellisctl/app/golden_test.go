@@ -229,6 +229,42 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// TestOutputWithASelectorOfRegistrations: the hub leaves shoot-a out, uses shoot-b, and knows no cluster shoot-d.
+func TestOutputWithASelectorOfRegistrations(t *testing.T) {
+	objects := append(read(t, "source.yaml"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--foo--a",
+		Name: "shoot-d-kubeconfig", Labels: map[string]string{hubv1alpha1.ClusterNameLabel: "shoot-d"}}})
+	for _, o := range objects {
+		if o.GetName() == "shoot-b-kubeconfig" {
+			o.GetLabels()["tier"] = "prod"
+		}
+		if lease, ok := o.(*coordinationv1.Lease); ok {
+			lease.Annotations = map[string]string{
+				hubv1alpha1.RegistrationSelectorAnnotation: "example.com/hub!=no,tier in (prod,test)"}
+		}
+	}
+	kubeconfig := filepath.Join("testdata", "target.kubeconfig")
+	for name, args := range map[string]string{
+		"selector-describe":         "cluster describe shoot-a",
+		"selector-describe-used":    "cluster describe shoot-b",
+		"selector-describe-unknown": "cluster describe shoot-d",
+		"selector-list":             "cluster list",
+		"selector-why":              "why cluster shoot-a",
+		"selector-why-used":         "why cluster shoot-b",
+		"selector-why-unknown":      "why cluster shoot-d",
+		"selector-check":            "check --targets=false",
+		"selector-add":              "cluster add shoot-x --from-kubeconfig " + kubeconfig,
+		"selector-add-others":       "cluster add shoot-x --labels tier=dev --from-kubeconfig " + kubeconfig,
+		"selector-add-reserved": "cluster add shoot-x --labels cluster.x-k8s.io/cluster-name=a --from-kubeconfig " +
+			kubeconfig,
+		"selector-add-faulty": "cluster add shoot-x --labels a=.b --from-kubeconfig " + kubeconfig,
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, filepath.Join("output", name+".txt"),
+				"$ trellisctl "+args+"\n"+run(t, app.Name, objects, strings.Fields(args)...))
+		})
+	}
+}
+
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"why |":                       "mr cluster access csr node service configmap secret",

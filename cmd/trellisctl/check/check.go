@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,7 +56,9 @@ type checker struct {
 	targets   bool
 
 	heartbeat cli.Heartbeat
-	results   []Result
+	// leftOut are the kubeconfig Secrets that the selector of the hub leaves out.
+	leftOut []client.ObjectKey
+	results []Result
 }
 
 // New returns the command check.
@@ -97,7 +101,8 @@ func (c *checker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	steps := []func(context.Context, *cli.Source) error{c.versions, c.definitions, c.working, c.rights}
+	steps := []func(context.Context, *cli.Source) error{c.versions, c.definitions, c.working, c.rights,
+		c.registrations}
 	if c.targets {
 		steps = append(steps, func(ctx context.Context, source *cli.Source) error {
 			return c.reach(ctx, source, listing.Scope{Namespace: c.selection.Namespace(source), Selector: selector})
@@ -248,6 +253,28 @@ func (c *checker) rights(ctx context.Context, source *cli.Source) error {
 	return nil
 }
 
+// registrations finds the kubeconfig Secrets that the selector of the hub leaves out.
+func (c *checker) registrations(ctx context.Context, source *cli.Source) error {
+	if c.heartbeat.RegistrationSelector == "" {
+		return nil
+	}
+	message := fmt.Sprintf("the hub uses only Secrets whose labels match %q", c.heartbeat.RegistrationSelector)
+	keys, err := source.Keys(ctx, corev1.SchemeGroupVersion.WithKind("Secret"),
+		func(s *metav1.PartialObjectMetadata) bool {
+			return s.Name == remote.SecretName(s.Labels[hubv1alpha1.ClusterNameLabel]) && !c.heartbeat.Registers(s.Labels)
+		}, client.InNamespace(c.selection.Namespace(source)), client.HasLabels{hubv1alpha1.ClusterNameLabel})
+	switch {
+	case cli.ExitCode(err) == cli.ExitRefused: // without the right to list Secrets, they are not counted
+	case err != nil:
+		return fmt.Errorf("listing registrations: %w", err)
+	default:
+		message += fmt.Sprintf("; %s left out", cli.Count(len(keys), "kubeconfig Secret"))
+	}
+	c.leftOut = keys
+	c.add("registrations", passed, message, "")
+	return nil
+}
+
 // reach connects to the clusters.
 func (c *checker) reach(ctx context.Context, source *cli.Source, scope listing.Scope) error {
 	clusters, err := listing.Clusters(ctx, source, scope)
@@ -262,7 +289,9 @@ func (c *checker) reach(ctx context.Context, source *cli.Source, scope listing.S
 		return err
 	}
 	clusters = slices.DeleteFunc(clusters, func(tc hubv1alpha1.TargetCluster) bool { // these need not answer
-		return tc.Spec.Paused || resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation])
+		secret := client.ObjectKey{Namespace: tc.Namespace, Name: remote.SecretName(tc.Name)}
+		return slices.Contains(c.leftOut, secret) ||
+			tc.Spec.Paused || resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation])
 	})
 	errs := make([]error, len(clusters))
 	work := errgroup.Group{}

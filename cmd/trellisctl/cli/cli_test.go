@@ -153,7 +153,7 @@ func TestAWait(t *testing.T) {
 	}
 	silent := &url.Error{Op: "Get", URL: "https://source", Err: errors.New("connection refused")}
 	for name, test := range map[string]struct {
-		looks []look // the last one goes on
+		looks []look // the last one continues
 		code  int
 		says  []string
 	}{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -41,6 +42,9 @@ type Heartbeat struct {
 	Renewed    *time.Time `json:"renewed,omitempty"`
 	// Version is that of the leader, empty for a hub that does not report it.
 	Version string `json:"version,omitempty"`
+	// RegistrationSelector selects the Secrets that register clusters, by their labels, as text. Empty: all of them, or
+	// the Lease is not known.
+	RegistrationSelector string `json:"registrationSelector,omitempty"`
 	// Lease is the key of the Lease.
 	Lease client.ObjectKey `json:"-"`
 }
@@ -62,7 +66,8 @@ func (f *HubFlags) Read(ctx context.Context, source *Source, now time.Time) (Hea
 		return Heartbeat{Problem: err.Error()}, nil
 	}
 	h := Heartbeat{Known: true, Lease: key, Renewed: &lease.Spec.RenewTime.Time,
-		Version: lease.Annotations[hubv1alpha1.VersionAnnotation]}
+		Version:              lease.Annotations[hubv1alpha1.VersionAnnotation],
+		RegistrationSelector: lease.Annotations[hubv1alpha1.RegistrationSelectorAnnotation]}
 	h.Working = now.Sub(*h.Renewed) <= HeartbeatLimit
 	if holder := lease.Spec.HolderIdentity; holder != nil {
 		h.Leader = *holder
@@ -71,4 +76,19 @@ func (f *HubFlags) Read(ctx context.Context, source *Source, now time.Time) (Hea
 		h.LeadsSince = &acquired.Time
 	}
 	return h, nil
+}
+
+// Registrations selects the Secrets that register clusters. It selects all if the hub has no selector, or if that is
+// not known.
+func (h *Heartbeat) Registrations() labels.Selector {
+	selector, err := labels.Parse(h.RegistrationSelector)
+	if err != nil {
+		return labels.Everything() // not written by a hub
+	}
+	return selector
+}
+
+// Registers reports whether a Secret with some labels registers a cluster, as far as the selector of the hub decides.
+func (h *Heartbeat) Registers(secret map[string]string) bool {
+	return h.Registrations().Matches(labels.Set(secret))
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
@@ -66,8 +67,10 @@ func (f *fromFlags) load(env *cli.Env, flags remote.Flags) (*remote.Kubeconfig, 
 
 type add struct {
 	change
+	hub     cli.HubFlags
 	account account.Flags
 	class   string
+	labels  map[string]string
 }
 
 func newAdd(env *cli.Env) *cobra.Command {
@@ -81,6 +84,9 @@ Secret in the layout of Cluster API, in the namespace whose ManagedResources the
 Only one context of the kubeconfig is stored. Files that it refers to are embedded. What the hub refuses (exec plug-ins,
 auth providers, impersonation, insecure-skip-tls-verify, unknown proxies, addresses such as loopback ones) is refused
 here; with --create-service-account such a kubeconfig may be used to create the service account.
+
+If the hub has a selector of registrations (clusterCache.registrationSelector), the registration gets the labels that it
+asks for. Where it leaves a choice, --labels makes it.
 
 Nothing is written before a connection has worked with exactly what is going to be stored. No credential is printed.`,
 		Example: `  # Store a service account of its own, and wait until the hub is connected
@@ -96,6 +102,9 @@ Nothing is written before a connection has worked with exactly what is going to 
 	a.account.AddFlags(command)
 	command.Flags().StringVar(&a.class, "class", "",
 		"Class of the ManagedResources that the cluster is for. Default: the default class.")
+	command.Flags().StringToStringVar(&a.labels, "labels", nil, "Labels of the registration, as KEY=VALUE. Default: "+
+		"those that the hub's selector of registrations asks for.")
+	a.hub.AddFlags(command)
 	return command
 }
 
@@ -119,6 +128,9 @@ func (a *add) run(ctx context.Context, name string) error {
 		return err
 	}
 	registration := newRegistration(source.Namespace, name, a.class)
+	if err := a.label(ctx, source, registration); err != nil {
+		return err
+	}
 	// Missing rights to store it are reported before anything is created in the target.
 	if err := source.Create(ctx, registration.DeepCopy(), client.DryRunAll, client.FieldOwner(
 		cli.FieldManager)); err != nil {
@@ -163,6 +175,15 @@ func (a *add) validate(name string) error {
 		if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
 			return cli.Usage("%s %q: it becomes the value of a label: %s", flag, value, strings.Join(problems, "; "))
 		}
+	}
+	problems := metav1validation.ValidateLabels(a.labels, nil)
+	for _, reserved := range []string{hubv1alpha1.ClusterNameLabel, hubv1alpha1.ClassLabel} {
+		if _, is := a.labels[reserved]; is {
+			return cli.Usage("--labels: %s is set by the name of the cluster and by --class", reserved)
+		}
+	}
+	if len(problems) > 0 {
+		return cli.Usage("--labels: %s", problems.ToAggregate())
 	}
 	return nil
 }

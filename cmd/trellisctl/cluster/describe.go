@@ -25,6 +25,7 @@ const describedManagedResources = 20
 
 type describe struct {
 	env    *cli.Env
+	hub    cli.HubFlags
 	output cli.Output
 }
 
@@ -42,6 +43,7 @@ are not ready; -o wide lists all of them. Credentials are not shown.`,
 	}
 	d.output.AddFlags(command, cli.FormatJSON, cli.FormatYAML, cli.FormatWide, cli.FormatName)
 	d.output.AddHeadersFlag(command)
+	d.hub.AddFlags(command)
 	return command
 }
 
@@ -55,7 +57,11 @@ func (d *describe) run(ctx context.Context, name string) error {
 	}
 	tc, err := source.TargetCluster(ctx, name)
 	if err != nil {
-		if _, unnoticed := remote.Registration(ctx, source, source.Namespace, name); unnoticed == nil {
+		if s, unnoticed := remote.Registration(ctx, source, source.Namespace, name); unnoticed == nil {
+			heartbeat, unreachable := d.hub.Read(ctx, source, d.env.Clock.Now())
+			if note := notSelected(&heartbeat, s); unreachable == nil && note != "" {
+				return cli.NotFound("cluster %s is not registered: %s", name, note)
+			}
 			return cli.NotFound("cluster %s is registered, but no hub has noticed it yet: \"why cluster %s\" says more", name,
 				name)
 		}
@@ -118,6 +124,12 @@ func (d *describe) registration(ctx context.Context, source *cli.Source, tc *hub
 		line("Registration", "%s", err.Error())
 	} else {
 		line("Registration", "Secret %s, class %s", s.Name, assignment.ClassName(s.Labels[hubv1alpha1.ClassLabel]))
+		// Without the heartbeat, the conditions still report whether the hub uses the registration.
+		if heartbeat, err := d.hub.Read(ctx, source, d.env.Clock.Now()); err == nil {
+			if note := notSelected(&heartbeat, s); note != "" {
+				line("Not used", "%s", note)
+			}
+		}
 		if config, err := kubeconfig.FromSecret(s,
 			kubeconfig.Policy{Addresses: addresses.Any()}); err != nil { // nothing is dialled
 			line("Credential", "%s", err.Error())

@@ -25,6 +25,7 @@ import (
 
 type rotate struct {
 	change
+	hub cli.HubFlags
 	// account is the namespace/name of the service account, and role its ClusterRole; empty if they are to be
 	// confirmed.
 	account, role string
@@ -73,6 +74,7 @@ The new credential is tried before it is stored. It has to lead to the same clus
 		"How long the token is to be valid, if "+
 			"the present one was not asked for with less. The API server may give a shorter one.")
 	command.Flags().BoolVarP(&r.yes, "yes", "y", false, "Confirm the service account and its role without being asked.")
+	r.hub.AddFlags(command)
 	command.Flags().BoolVar(&r.create, "create-service-account", false, "")
 	must(command.Flags().MarkHidden("create-service-account"))
 	command.Flags().BoolVar(&r.confirm, "confirm-identity", false,
@@ -93,6 +95,11 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
+	heartbeat, err := r.hub.Read(ctx, source, r.env.Clock.Now())
+	if err != nil {
+		return fmt.Errorf("reading the heartbeat of the hub: %w", err)
+	}
+	warnIfNotSelected(r.env, &heartbeat, registration)
 	if registration.Annotations == nil {
 		registration.Annotations = map[string]string{}
 	}

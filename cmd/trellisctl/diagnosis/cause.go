@@ -30,6 +30,7 @@ const (
 	ReasonNotSeen       = "NotSeen"
 	ReasonNotClaimed    = "NotClaimed"
 	ReasonNotRegistered = "NotRegistered"
+	ReasonNotSelected   = "RegistrationNotSelected"
 	ReasonNotObserved   = "NotObserved"
 	ReasonWaitForState  = "WaitForState"
 	ReasonHandover      = "WaitingForHandover"
@@ -44,12 +45,13 @@ func OfManagedResource(f *Facts) Cause {
 
 // OfCluster is the first cause of what is wrong with a cluster.
 func OfCluster(f *Facts) Cause {
-	return first(f, OfHub, webhooksLeft, notRegistered, pausedTarget, unnoticed, unusableTarget, clusterConditions)
+	return first(f, OfHub, webhooksLeft, notRegistered, notSelected, pausedTarget, unnoticed, unusableTarget,
+		clusterConditions)
 }
 
 // OfControllers is the first cause of which no controller works in a cluster.
 func OfControllers(f *Facts) Cause {
-	return first(f, OfHub, notRegistered, pausedTarget, unnoticed, unusableTarget, duplicated)
+	return first(f, OfHub, notRegistered, notSelected, pausedTarget, unnoticed, unusableTarget, duplicated)
 }
 
 // first is the first cause that applies.

@@ -206,6 +206,17 @@ func TestCausesOfClusters(t *testing.T) {
 		},
 		"not registered": {func(f *diagnosis.Facts) { f.Registration = nil; ready(f, "False", "RegistrationGone") },
 			"NotRegistered", "no Secret ns/a-kubeconfig", "cluster add a", false, false},
+		"not selected": {func(f *diagnosis.Facts) {
+			f.Cluster = nil
+			f.Heartbeat.RegistrationSelector = "hub=yes"
+		}, "RegistrationNotSelected", `selector "hub=yes"`, "label secret a-kubeconfig", false, false},
+		"no longer selected": {func(f *diagnosis.Facts) {
+			ready(f, "False", "RegistrationGone")
+			f.Heartbeat.RegistrationSelector = "hub=yes"
+		}, "RegistrationNotSelected", "its labels do not match", "label secret a-kubeconfig", false, false},
+		"selected": {func(f *diagnosis.Facts) {
+			f.Heartbeat.RegistrationSelector = "hub!=no"
+		}, "", "", "", false, true},
 		"paused": {func(f *diagnosis.Facts) { f.Cluster.Spec.Paused = true; ready(f, "False", "Paused") },
 			"Paused", "", "patch targetcluster a", true, false},
 		"no label": {func(f *diagnosis.Facts) { f.Cluster = nil; f.Registration.Labels = nil }, "NotSeen",

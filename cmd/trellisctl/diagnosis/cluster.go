@@ -138,6 +138,25 @@ func notRegistered(f *Facts) Cause {
 	}
 }
 
+// notSelected is the cause if the hub leaves the registration out because of its labels.
+func notSelected(f *Facts) Cause {
+	s := f.Registration
+	if s == nil || !kubeconfig.IsRegistration(s) || f.Heartbeat.Registers(s.Labels) {
+		return Cause{}
+	}
+	cause := Cause{
+		Reason: ReasonNotSelected, Since: Since(s.CreationTimestamp),
+		Message: fmt.Sprintf("The hub does not use the Secret %s/%s: its labels do not match the hub's "+
+			"clusterCache.registrationSelector %q.", s.Namespace, s.Name, f.Heartbeat.RegistrationSelector),
+		Unblock: fmt.Sprintf("If the hub is meant to serve the cluster: kubectl -n %s label secret %s, with labels that "+
+			"the selector matches", s.Namespace, s.Name),
+	}
+	if f.Cluster != nil {
+		cause.Since = transition(f.Cluster, hubv1alpha1.ConditionReady, hubv1alpha1.ReasonRegistrationGone)
+	}
+	return cause
+}
+
 // webhooksLeft is the cause if the registration was deleted, and the API server of the target still calls the hub.
 func webhooksLeft(f *Facts) Cause {
 	if f.Cluster == nil {

@@ -36,7 +36,7 @@ func waitForState(f *Facts) Cause {
 		Message: "It waits for its state to be restored, as the annotation " + resourcesv1alpha1.OperationAnnotation +
 			"=" + resourcesv1alpha1.OperationWaitForState + " says.",
 		Since:   annotatedAt(mr, resourcesv1alpha1.OperationAnnotation),
-		Unblock: "Whoever restores it changes the annotation; nothing happens before.",
+		Unblock: "The program that restores it changes the annotation; nothing happens before.",
 	}
 }
 

@@ -215,7 +215,7 @@ func (r *planner) object(ctx context.Context, in apply.Intent) Difference {
 	}
 	if origin := preview.Live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]; origin != "" &&
 		origin != r.marks.Origin {
-		d.note("it bears the origin %s: if that ManagedResource lists it, too, whoever listed it last has it", origin)
+		d.note("it bears the origin %s: if that ManagedResource lists it, too, the last one to list it has it", origin)
 	}
 	d.Fields = Compare(preview.Live, preview.After)
 	d.Action = Nothing

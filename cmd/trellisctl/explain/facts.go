@@ -81,7 +81,8 @@ func aboutTarget(ctx context.Context, source *cli.Source, f *diagnosis.Facts) er
 	}
 	f.Classes = map[string]string{}
 	for i := range here.Items {
-		if s, err := remote.Registration(ctx, source, f.Namespace, here.Items[i].Name); err == nil {
+		if s, err := remote.Registration(ctx, source, f.Namespace, here.Items[i].Name); err == nil &&
+			f.Heartbeat.Registers(s.Labels) {
 			f.Classes[here.Items[i].Name] = s.Labels[hubv1alpha1.ClassLabel]
 		}
 	}

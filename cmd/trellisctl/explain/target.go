@@ -31,6 +31,8 @@ type inquiry struct {
 	source  *cli.Source
 	subject cli.Subject
 	cluster *hubv1alpha1.TargetCluster
+	// heartbeat is that of the hub.
+	heartbeat cli.Heartbeat
 	// status is the target as the hub's controllers know it, all are those of its namespace, and controllers is what works
 	// in each.
 	status      clustercache.Status
@@ -105,7 +107,7 @@ func (i *inquiry) stopped(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	f.Cluster = i.cluster
+	f.Cluster, i.heartbeat = i.cluster, f.Heartbeat
 	addRegistration(ctx, i.source, f)
 	cause := diagnosis.OfControllers(f)
 	if cause.Reason == "" {
@@ -140,6 +142,9 @@ func (i *inquiry) learn(ctx context.Context, policy kubeconfig.Policy) error {
 				continue // it is not registered
 			}
 			return fmt.Errorf("reading the registration of %s/%s: %w", tc.Namespace, tc.Name, err)
+		}
+		if !i.heartbeat.Registers(secret.Labels) {
+			continue // the hub leaves it out
 		}
 		status := clustercache.Status{
 			Cluster: client.ObjectKeyFromObject(tc), State: clustercache.StateConnected, Labels: secret.Labels,

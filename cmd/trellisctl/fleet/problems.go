@@ -124,7 +124,7 @@ var reasons = map[string]string{
 	listing.ReasonNotSeen:   "No hub has looked at it yet.",
 }
 
-// rank is the order of problems: the hub, clusters, ManagedResources, and what somebody paused or suspended.
+// rank is the order of problems: the hub, clusters, ManagedResources, and what a user paused or suspended.
 func rank(p *Problem) int {
 	if p.Wished {
 		return 3
@@ -190,7 +190,7 @@ func NewProblems(env *cli.Env) *cobra.Command {
 		Short: "List everything that is wrong, grouped by its cause",
 		Long: `List everything that is wrong with clusters and ManagedResources, grouped by its cause: first what is
 wrong with the hub, then clusters with the ManagedResources that wait for them, then the other ManagedResources, and
-last what somebody paused or suspended. What is being applied or rolled out is only counted. -o wide names all objects,
+last what a user paused or suspended. What is being applied or rolled out is only counted. -o wide names all objects,
 -o name only prints their names.
 
 The exit code is 3 if there is any problem.`,

@@ -59,7 +59,7 @@ func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resou
 	switch operation := mr.Annotations[resourcesv1alpha1.OperationAnnotation]; operation {
 	case "", resourcesv1alpha1.OperationReconcile:
 	default:
-		return cli.Refused("managedResource %s has the annotation %s=%s, which somebody else waits for", mr.Name,
+		return cli.Refused("managedResource %s has the annotation %s=%s, which another client waits for", mr.Name,
 			resourcesv1alpha1.OperationAnnotation, operation)
 	}
 	if err := o.annotate(ctx, source, mr, resourcesv1alpha1.OperationAnnotation,

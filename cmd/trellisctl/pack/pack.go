@@ -93,7 +93,7 @@ and were not packed for it.`,
 		"Labels for every object and the pods of it (KEY=VALUE,...).")
 	f.StringToStringVar(&p.options.Labels, "labels", nil, "Labels of the ManagedResource (KEY=VALUE,...).")
 	f.BoolVar(&p.apply, "apply", false, "Apply them to the source cluster instead of printing them.")
-	f.BoolVar(&p.force, "force-conflicts", false, "With --apply: take over fields that somebody else set.")
+	f.BoolVar(&p.force, "force-conflicts", false, "With --apply: take over fields that another client set.")
 	f.BoolVar(&p.prune, "prune", false,
 		"With --apply: delete Secrets that were packed for the ManagedResource before and are no longer needed.")
 	f.BoolVar(&p.wait, "wait", false, "With --apply: wait until the ManagedResource is ready.")

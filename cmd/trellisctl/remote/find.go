@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,6 +169,9 @@ func candidates(ctx context.Context, source *cli.Source, here []hubv1alpha1.Targ
 		if picked := mr.Labels[hubv1alpha1.ClusterNameLabel]; picked != "" && picked != tc.Name {
 			continue
 		}
+		if unregistered(tc) {
+			continue // the hub's selector of registrations may leave the Secret out
+		}
 		registration, err := Registration(ctx, source, tc.Namespace, tc.Name)
 		if err != nil {
 			if cli.ExitCode(err) == cli.ExitNotFound {
@@ -180,6 +184,13 @@ func candidates(ctx context.Context, source *cli.Source, here []hubv1alpha1.Targ
 		}
 	}
 	return out, nil
+}
+
+// unregistered reports whether the hub reports that a target has no registration.
+func unregistered(tc *hubv1alpha1.TargetCluster) bool {
+	return slices.ContainsFunc(tc.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Reason == hubv1alpha1.ReasonRegistrationGone
+	})
 }
 
 // SecretName is the name of the registration of a target.

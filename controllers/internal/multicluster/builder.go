@@ -79,8 +79,8 @@ type Objects struct {
 	Fields    [][]string
 	Transform func(obj client.Object) any
 	Form      string
-	// Optional says that targets may do without the kind for good; they are asked for it at least every one and a half
-	// minutes.
+	// Optional says that targets may do without the kind permanently; they are asked for it at least every one and a
+	// half minutes.
 	Optional bool
 	// When says in which targets they are watched. It is asked when EnabledFor is, and answers from memory. Nil: in all.
 	When func(clustercache.Status) bool
@@ -240,7 +240,7 @@ type FollowFunc func(ctx context.Context, work *sync.WaitGroup, changed func(clu
 
 // FollowsSettings has EnabledFor, EveryFor, WorkersFor and Objects.When asked again when settings change. Only the
 // target that they are about is engaged or disengaged; one with another period, number of workers or other watches is
-// engaged anew.
+// engaged again.
 func (b *Builder) FollowsSettings(follow FollowFunc) *Builder {
 	b.settings = follow
 	return b

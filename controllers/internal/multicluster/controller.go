@@ -164,7 +164,7 @@ func (c *Controller) watch(ctx context.Context) error {
 	}
 }
 
-// close disengages all targets. Nothing is followed and no worker is at work any more.
+// close disengages all targets. Nothing is followed and no worker is at work any longer.
 func (c *Controller) close() {
 	c.work.Wait()
 	c.mu.Lock()
@@ -178,7 +178,7 @@ func (c *Controller) close() {
 }
 
 // StuckSince returns since when the controller has not been able to begin anything, because all its workers are
-// occupied by runs that go on after their deadline; zero if that is not so. How long targets take does not count.
+// occupied by runs that continue after their deadline; zero if that is not so. How long targets take does not count.
 func (c *Controller) StuckSince(time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,7 +279,7 @@ func (c *Controller) target(ctx context.Context, e *engaged, request Request) (*
 	}, nil
 }
 
-// again is the result of a run that succeeded: the timer goes on.
+// again is the result of a run that succeeded: the timer continues.
 func (e *engaged) again(request Request, result reconcile.Result) reconcile.Result {
 	if request.NamespacedName == wholeTarget && e.every > 0 {
 		if result.RequeueAfter == 0 || result.RequeueAfter > e.every {
@@ -293,7 +293,7 @@ func (e *engaged) again(request Request, result reconcile.Result) reconcile.Resu
 func (c *Controller) failed(ctx context.Context, e *engaged, request Request, err error) (reconcile.Result, error) {
 	switch {
 	case e.ctx.Err() != nil, ctx.Err() != nil, errors.Is(err, clustercache.ErrClusterUnknown):
-		return reconcile.Result{}, nil //nolint:nilerr // the target is not engaged any more
+		return reconcile.Result{}, nil //nolint:nilerr // the target is not engaged any longer
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
 		if c.park(e, request) {
 			return reconcile.Result{}, nil

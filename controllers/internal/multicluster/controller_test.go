@@ -279,7 +279,7 @@ func TestClientRefusesToWriteToWhatIsNotTheTargetAnyMore(t *testing.T) {
 			w.Expect(target.List(t.Context(), list)).To(Succeed())
 			w.Expect(list.Items).To(BeEmpty())
 			now, registered := w.clusters.GetStatus(east)
-			if !registered || now.UID == "another" { // it is engaged anew, and the test shows nothing of it
+			if !registered || now.UID == "another" { // it is engaged again, and the test shows nothing of it
 				w.Eventually(w.timesForgotten(east)).Should(Equal(1))
 				return
 			}
@@ -312,7 +312,7 @@ func TestEverythingIsReconciledAfterATargetWentBackInTime(t *testing.T) {
 	w.Eventually(w.count(east, "two")).Should(Equal(2))
 }
 
-// A rotation is another connection to the same cluster: work goes on.
+// A rotation is another connection to the same cluster: work continues.
 func TestRotationIsNoDeparture(t *testing.T) {
 	w := newWorld(t)
 	w.startForNamespaces()

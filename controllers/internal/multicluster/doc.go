@@ -31,10 +31,10 @@
 // The queue is fair between namespaces, then targets (package fairqueue), and bounds how many requests of one target
 // are worked on at a time. A run has a deadline. Its Target is bound to the connection that there was when it began:
 // its client refuses to write once the registration, the connection or the cluster behind it has changed, and the
-// request is then reconciled anew.
+// request is then reconciled again.
 //
 // A Controller lives for one term of leadership and leaves nothing behind. While all its workers are occupied by runs
-// that go on after their deadline, it is stuck (StuckSince), which the heartbeat shows.
+// that continue after their deadline, it is stuck (StuckSince), which the heartbeat shows.
 //
 // # Trade-offs
 //

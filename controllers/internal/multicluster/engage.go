@@ -106,7 +106,7 @@ func (c *Controller) watchedIn(status clustercache.Status) []bool {
 	return watched
 }
 
-// live reports whether what the target was subscribed to goes on. It does not if the target was registered anew.
+// live reports whether what the target was subscribed to continues. It does not if the target was registered again.
 func (e *engaged) live() bool {
 	for _, s := range e.subscriptions {
 		if !s.Live() {

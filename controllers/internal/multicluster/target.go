@@ -20,7 +20,7 @@ type Target struct {
 	// Status is that of the target when the run began. Its Cluster is the target's key.
 	Status clustercache.Status
 	// Client calls the target. It refuses to write, with clustercache.ErrConnectionReplaced, once the target is not
-	// registered, or not the same cluster by the same connection, any more.
+	// registered, or not the same cluster by the same connection, any longer.
 	Client client.Client
 	// Log has the target and the object as values.
 	Log logr.Logger
@@ -50,7 +50,7 @@ func (t *Target) Changes(objects *Objects) int64 {
 	return 0
 }
 
-// Valid returns an error once the target is not registered, or not the same cluster by the same connection, any more.
+// Valid returns an error once the target is not registered, or not the same cluster by the same connection, any longer.
 // Call it right before writing to the source what a target returned.
 func (t *Target) Valid() error { return t.valid() }
 
@@ -70,7 +70,7 @@ func validity(clusters clustercache.ClusterCache, begun clustercache.Status) fun
 		now, registered := clusters.GetStatus(begun.Cluster)
 		switch {
 		case !registered || now.State == clustercache.StateDraining:
-			return fmt.Errorf("target %s is not registered any more: %w", begun.Cluster, clustercache.ErrConnectionReplaced)
+			return fmt.Errorf("target %s is no longer registered: %w", begun.Cluster, clustercache.ErrConnectionReplaced)
 		case now.UID != begun.UID || now.Connection != begun.Connection || now.SecretName != begun.SecretName:
 			return fmt.Errorf("target %s has another connection: %w", begun.Cluster, clustercache.ErrConnectionReplaced)
 		}

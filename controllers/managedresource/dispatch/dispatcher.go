@@ -125,7 +125,7 @@ func (d *Dispatcher) Forward(decision assignment.Decision, name types.Namespaced
 		if queue != nil {
 			break
 		}
-		queue = any // not of a class of this hub any more; the run forgets it
+		queue = any // not of a class of this hub any longer; the run forgets it
 	}
 	d.mu.RUnlock()
 	if queue != nil {
@@ -254,7 +254,7 @@ func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
 }
 
 // undone tells whether a ManagedResource differs from what was last acted on, where that was read from the server
-// itself. An informer that lists anew after a gap does not show what came and went meanwhile.
+// itself. An informer that lists again after a gap does not show what came and went meanwhile.
 func (d *Dispatcher) undone(b *resourcesv1alpha1.ManagedResource) bool {
 	acted := d.Ahead(client.ObjectKeyFromObject(b))
 	if acted == nil || !relevantChange(acted, b) {

@@ -114,7 +114,7 @@ func TestOnlyWhatEndedIsNotRememberedAsItWasWritten(t *testing.T) {
 }
 
 // After a conflict or a lost answer a run reads from the server itself. If a watch was cut meanwhile, the informer
-// lists anew and never shows what was read: to it nothing happened between the state before and the one after.
+// lists again and never shows what was read: to it nothing happened between the state before and the one after.
 func TestWhatTheInformerNeverShowedIsUndone(t *testing.T) {
 	at := func(version string, annotations map[string]string) *resourcesv1alpha1.ManagedResource {
 		return &resourcesv1alpha1.ManagedResource{

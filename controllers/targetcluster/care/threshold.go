@@ -24,7 +24,7 @@ type State struct {
 	Reason, Message string
 	// Since is when the check began to fail. Zero unless it fails for less than its threshold.
 	Since time.Time
-	// Left is how long it may go on failing. Zero unless Since is set.
+	// Left is how long it may continue failing. Zero unless Since is set.
 	Left time.Duration
 }
 

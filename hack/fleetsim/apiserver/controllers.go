@@ -33,13 +33,14 @@ type owner struct {
 }
 
 func (c *controllers) wait() {
-	// Nobody starts anew: kick looks at the end of the server under the same lock.
+	// Nobody starts again: kick looks at the end of the server under the same lock.
 	c.mu.Lock()
 	c.mu.Unlock() //nolint:staticcheck // see above
 	c.group.Wait()
 }
 
-// afterWrite does what follows from a write: kinds are served from now on or not any more, and the controllers have a look.
+// afterWrite does what follows from a write: kinds are served from now on or not any longer, and the controllers have a
+// look.
 func (c *call) afterWrite(o *storage.Object) {
 	defined := c.group() == customResources
 	if defined {
@@ -94,7 +95,7 @@ func (s *Server) agentFor(r *kinds.Resource) *call {
 	return &call{Server: s, resource: r, agentName: "kube-controller-manager", user: User{Name: "system:kube-controller-manager"}}
 }
 
-// modify changes an object without the checks for clients. It is removed if nothing keeps it any more.
+// modify changes an object without the checks for clients. It is removed if nothing keeps it any longer.
 func (c *call) modify(key string, fn func(u *unstructured.Unstructured)) {
 	for range attempts {
 		live := c.store.Get(c.group(), key)
@@ -203,7 +204,7 @@ func (s *Server) finish(owners []owner) {
 // crdFinalizer keeps a CustomResourceDefinition until its instances are gone.
 const crdFinalizer = "customresourcecleanup.apiextensions.k8s.io"
 
-// refresh makes the registry anew from the CustomResourceDefinitions there are.
+// refresh makes the registry again from the CustomResourceDefinitions there are.
 func (s *Server) refresh() {
 	s.crds.Lock()
 	defer s.crds.Unlock()

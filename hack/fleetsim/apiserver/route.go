@@ -76,7 +76,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	whole = true
 }
 
-// answered tells the journal, unless it was told already.
+// answered tells the journal, unless it knows already.
 func (c *call) answered(began time.Time) {
 	if c.o.Journal == nil || c.told {
 		return

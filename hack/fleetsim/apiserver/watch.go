@@ -209,7 +209,7 @@ func (w *watcher) sendBookmark(version uint64, annotations map[string]string) (o
 	return w.sendEvent("BOOKMARK", o)
 }
 
-// sendExpired ends a watch that cannot go on.
+// sendExpired ends a watch that cannot continue.
 func (w *watcher) sendExpired(message string) {
 	status := apierrors.NewResourceExpired(message).ErrStatus
 	status.Kind, status.APIVersion = "Status", "v1"

@@ -13,7 +13,7 @@
 //
 // What must differ between two servers is replaced before the comparison, in a way that keeps the relations: UIDs and
 // resourceVersions are numbered in the order in which a row sees them (the same one again has the same number, and one that
-// goes backwards says so), timestamps are told as distances from now, addresses and ports that a server chose become
+// goes backwards says so), timestamps are given as distances from now, addresses and ports that a server chose become
 // placeholders. See normal_test.go for all of it. Managed fields are compared in full.
 //
 // A step in which the simulator is meant to differ names its own status code and the reason. It fails when the two agree
@@ -22,7 +22,8 @@
 // # A new row
 //
 // Rows stand in the file of their topic. "go test ./hack/fleetsim/conformance -run '/rows/apply_creates'" runs one; where the
-// two servers disagree, the difference is shown. A row that is wrong about the status code is told what the real server says.
+// two servers disagree, the difference is shown. A row that is wrong about the status code is reported with what the
+// real server says.
 //
 // # Trade-offs
 //

@@ -23,11 +23,11 @@
 //
 // # What heals when a fault is cleared
 //
-//   - Latency, Hang: what waits goes on at once.
+//   - Latency, Hang: what waits continues at once.
 //   - BlackHole: what was sent meanwhile arrives, in both directions, as TCP retransmits what was lost. Real connections
 //     take up to their retransmission timeout for it; here it is at once. New connections that piled up are served, those
 //     among them whose clients have left end at their handshake.
-//   - Silent: the server goes on as a process that was frozen: it reads what was sent to it, and answers.
+//   - Silent: the server continues as a process that was frozen: it reads what was sent to it, and answers.
 //   - SlowWatch: events on their way arrive at once. SilentWatch: those that vanished are lost for ever; later ones arrive.
 //   - Drip: the rest of the answer is sent at full speed.
 //   - Refuse: the same port listens again.
@@ -41,7 +41,8 @@
 //     server that hears of nothing. New connections wait in the kernel's queue and cost this process none. Where a share of
 //     them has to be accepted and held, at most 16 are; the oldest goes first.
 //   - Read deadlines do not fire while a connection is held. Deadlines of a server's own writes do: a watch of package
-//     apiserver whose event could not be sent for 30 s ends when the black hole is cleared, where kube-apiserver might go on.
+//     apiserver whose event could not be sent for 30 s ends when the black hole is cleared, where kube-apiserver might
+//     continue.
 //   - Drip slows down the body of an answer. Slow links, with slow handshakes and pings, are not simulated.
 //   - A silent or slow watch counts on each write of the server being one or several whole events.
 package fault

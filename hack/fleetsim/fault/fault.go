@@ -23,8 +23,8 @@ const (
 	// Reset ends the connection with a TCP reset: before the answer or, if After is set, when After bytes of it were sent.
 	// Everything else on the connection goes with it.
 	Reset Kind = "reset"
-	// GoAway answers and sends GOAWAY, so that the client opens a new connection while requests in flight go on, as
-	// kube-apiserver does with --goaway-chance. With a share of 1, or 0, which means the same, it is a storm.
+	// GoAway answers and sends GOAWAY, so that the client opens a new connection while requests in flight continue, as
+	// kube-apiserver does with --goaway-chance. With a share of 1, or 0, which means the same, all at once.
 	GoAway Kind = "goaway"
 	// Drip sends answers at Rate bytes a second.
 	Drip Kind = "drip"
@@ -36,7 +36,7 @@ const (
 	BlackHole Kind = "blackhole"
 	// Silent accepts new connections and says nothing on them: after the TLS handshake or, with At, before it.
 	Silent Kind = "silent"
-	// Refuse lets nobody connect. Open connections go on.
+	// Refuse lets nobody connect. Open connections continue.
 	Refuse Kind = "refuse"
 )
 

@@ -36,7 +36,7 @@ func (w *world) sample(registry prometheus.Gatherer, name string) (sum float64) 
 	return sum
 }
 
-// vanish has targets answer nothing any more.
+// vanish has targets answer nothing any longer.
 func (w *world) vanish(targets ...*fleetsim.Target) {
 	w.t.Helper()
 	for _, target := range targets {
@@ -146,8 +146,8 @@ func TestSuccessorTakesUpWhatIsParked(t *testing.T) {
 }
 
 // A hub that loses all targets at once has most likely lost its own network. It says that it is not connected, and
-// nothing of the ManagedResources; when the network is back, watches go on where they were, and what happened meanwhile
-// is found.
+// nothing of the ManagedResources; when the network is back, watches continue where they were, and what happened
+// meanwhile is found.
 func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	const targets = 4
 	w := newWorld(t, "network-", targets)

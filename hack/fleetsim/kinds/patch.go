@@ -27,14 +27,14 @@ import (
 // maxPatchOperations is how many operations a JSON patch may have.
 const maxPatchOperations = 10000
 
-// patched returns the live object with the patch of the body on it, decoded anew.
+// patched returns the live object with the patch of the body on it, decoded again.
 func (n *next) patched() (*unstructured.Unstructured, error) {
 	if n.PatchType == types.StrategicMergePatchType && n.form.PatchReference() != nil {
 		return n.strategicallyPatched()
 	}
 	if !n.touchesManagedFields() {
 		// Without them there is half as much to read and write, and the field manager takes those of the live object. What
-		// is wrong with a patch is told of the whole object.
+		// is wrong with a patch is reported about the whole object.
 		if o, _, errs, err := n.patchedOn(ownership.Without(n.live)); err == nil && len(errs) == 0 {
 			return o, nil
 		}

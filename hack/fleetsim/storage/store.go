@@ -15,8 +15,8 @@ var (
 	ErrExpired = errors.New("the resource version is too old")
 	// ErrSlow says that a watch has fallen behind further than events are kept.
 	ErrSlow = errors.New("the watch is too slow")
-	// ErrEnded says that there is nothing to watch any more: the resource is gone, watches are to begin anew, or the store
-	// is closed.
+	// ErrEnded says that there is nothing to watch any longer: the resource is gone, watches are to begin again, or the
+	// store is closed.
 	ErrEnded = errors.New("the watch has ended")
 )
 
@@ -143,7 +143,7 @@ func (s *Store) get(r schema.GroupResource, key string) *Object {
 }
 
 // List returns the objects of a namespace, of all if it is empty, sorted by key, and the version they are of. At asks for the
-// state at an older version; 0: the newest. ErrExpired: it is not known any more.
+// state at an older version; 0: the newest. ErrExpired: it is not known any longer.
 func (s *Store) List(r schema.GroupResource, namespace string, at uint64) ([]*Object, uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,7 +363,7 @@ func (s *Store) Close() {
 }
 
 // Watch is a place in the events of one resource. It costs a few bytes: the events are those of the store, and who
-// waits for the next one is told by a channel that all share. It needs no end.
+// waits for the next one is informed by a channel that all share. It needs no end.
 type Watch struct {
 	s              *Store
 	t              *table

@@ -260,7 +260,7 @@ func inParallel(ctx context.Context, parallel, total int, do func(context.Contex
 	return group.Wait()
 }
 
-// arrivals counts the objects of a round in a target. A server that is short of time ends watches, so it begins anew.
+// arrivals counts the objects of a round in a target. A server that is short of time ends watches, so it begins again.
 type arrivals struct {
 	target *testbed.Cluster
 	counts chan count // the latest one

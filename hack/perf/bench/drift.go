@@ -126,7 +126,7 @@ func (w *world) inRuns(ctx context.Context, changes int, change func(context.Con
 	return out, nil
 }
 
-// restore meddles with an object and measures until it is as before. undo, if not nil, is called once when the change is
+// restore changes an object and measures until it is as before. undo, if not nil, is called once when the change is
 // seen, with the object before and after it.
 func restore(ctx context.Context, target *testbed.Cluster, v victim, how edit,
 	undo func(before, now *unstructured.Unstructured) error) (time.Duration, error) {

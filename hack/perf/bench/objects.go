@@ -116,7 +116,7 @@ func decode(manifest string) *unstructured.Unstructured {
 	return u
 }
 
-// edit is one way to meddle with an object. Without a patch it is a delete.
+// edit is one way to change an object. Without a patch it is a delete.
 type edit struct {
 	name  string
 	patch string

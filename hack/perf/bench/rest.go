@@ -65,7 +65,8 @@ func (w *world) fleet(ctx context.Context) (fleet, error) {
 	return f, nil
 }
 
-// measureUnprobed is measureRest with a hub that was started anew and does not probe, which is what the goal of rest is about.
+// measureUnprobed is measureRest with a hub that was started again and does not probe, which is what the goal of rest
+// is about.
 func measureUnprobed(ctx context.Context, w *world) (atRest, error) {
 	if _, err := w.restartHub(ctx, unprobed); err != nil {
 		return atRest{}, err

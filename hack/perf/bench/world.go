@@ -233,7 +233,7 @@ func (w *world) tearDown() {
 		w.observer.Stop()
 	}
 	testbed.StopClusters(append(w.all(), w.source)...)
-	_ = os.RemoveAll(w.dir) // inside bin/, and made anew by the next run
+	_ = os.RemoveAll(w.dir) // inside bin/, and made again by the next run
 }
 
 // makeDirs makes the directory of results, and in it one for the files of the run.

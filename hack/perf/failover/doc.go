@@ -8,8 +8,9 @@
 //	kill  SIGKILL: the Lease runs out
 //	stop  SIGSTOP, and SIGCONT some time after its successor began to write: it wakes up with a Lease that it has no more
 //
-// The time until the first write of its successor is taken from the journals of the targets. Replicas are told apart by
-// their user agents, which the linker gives them. Then the round is left to finish, and somebody becomes the standby and warm.
+// The time until the first write of its successor is taken from the journals of the targets. Replicas are distinguished
+// by their user agents, which the linker gives them. Then the round is left to finish, and somebody becomes the standby
+// and warm.
 //
 // What must hold on any machine: no write of who was ended comes after the first one of its successor, nothing is created that was
 // deleted by the hub and not wanted again, and nothing is deleted that somebody wants.

@@ -35,7 +35,7 @@ type Options struct {
 	Seed uint64
 	// Ways are those of ending a leader, in turns and separated by commas. Empty: term,kill,stop,term,kill.
 	Ways string
-	// Awake is how long a leader that was stopped is watched after it goes on.
+	// Awake is how long a leader that was stopped is watched after it continues.
 	Awake time.Duration
 	// Patience is how long anything may take.
 	Patience time.Duration
@@ -50,7 +50,7 @@ func (o *Options) Flags(flags *flag.FlagSet) {
 	flags.Float64Var(&o.Rate, "rate", 40, "edits a second")
 	flags.Uint64Var(&o.Seed, "seed", 1, "decides when leaders are ended")
 	flags.StringVar(&o.Ways, "ways", "", "how leaders are ended, in turns: term, kill, stop (default term,kill,stop,term,kill)")
-	flags.DurationVar(&o.Awake, "awake", 3*time.Second, "how long a leader that was stopped is watched after it goes on")
+	flags.DurationVar(&o.Awake, "awake", 3*time.Second, "how long a leader that was stopped is watched after it continues")
 	flags.DurationVar(&o.Patience, "patience", 5*time.Minute, "how long anything may take")
 }
 
@@ -129,7 +129,7 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 	group.Go(func() error {
 		err := rig.NewForeigner(victims).Pace(running, t.targets, o.Rate, 24*time.Hour)
 		if running.Err() != nil {
-			err = nil // it was told to end
+			err = nil // it got a signal to end
 		}
 		return err
 	})

@@ -36,7 +36,7 @@ type Options struct {
 	Rate float64
 	// Patience is how long a faulty target may take to recover.
 	Patience time.Duration
-	// Progress is where is said what happens. Nil: nobody is told.
+	// Progress is where is said what happens. Nil: it is not reported.
 	Progress io.Writer
 }
 
@@ -396,8 +396,8 @@ func (r *run) sum(cells int) {
 	}
 }
 
-// caughtUp waits until everything that was done to healthy targets is undone or done: a target that is starved for good has no
-// latencies.
+// caughtUp waits until everything that was done to healthy targets is undone or done: a target that is starved
+// permanently has no latencies.
 func (r *run) caughtUp(ctx context.Context, step *figures.Step, since time.Time) {
 	err := r.AwaitCorrections(ctx, r.healthy, since, r.options.Patience)
 	pending := 0

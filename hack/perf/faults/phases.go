@@ -28,7 +28,7 @@ var phases = []phase{
 		return rig.Has(ctx, target, rig.Steady, 0, "value") && rig.Has(ctx, target, rig.Going, 0, "value") && rig.HasCustom(ctx, target)
 	}},
 	{"listing", func(ctx context.Context, r *run, target *fleetsim.Target) error {
-		// All watches end, and what they knew is too old to go on from.
+		// All watches end, and what they knew is too old to continue from.
 		target.Server().Compact()
 		return r.foreigner.Edit(ctx, target)
 	}, corrected},

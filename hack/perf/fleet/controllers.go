@@ -121,7 +121,7 @@ func (r *run) controllers(ctx context.Context, step *figures.Step) error {
 	return r.restWithControllers(ctx, step)
 }
 
-// switchedTo starts the hub anew with some of the controllers, waits until they have done what there is to do, and
+// switchedTo starts the hub again with some of the controllers, waits until they have done what there is to do, and
 // returns what the hub has then.
 func (r *run) switchedTo(ctx context.Context, controllers int) (held, error) {
 	r.Class, r.absent = "", 0

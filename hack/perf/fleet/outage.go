@@ -247,7 +247,7 @@ func (r *run) beside(windows ...*rig.Drift) error {
 	return nil
 }
 
-// slowParts is for which parts of a window it is told how many edits were slow.
+// slowParts is for which parts of a window the number of slow edits is reported.
 const slowParts = 3 * time.Second
 
 // eachWindow tells the p99 of each window, for how long the source's API server collected its garbage meanwhile, and when edits took longer than

@@ -121,7 +121,7 @@ func (r *run) rotateAuthorities(ctx context.Context, step *figures.Step) error {
 	for _, how := range []struct {
 		name   string
 		revoke bool
-	}{{"CA changes, connections go on", false}, {"CA changes, connections are reset", true}} {
+	}{{"CA changes, connections continue", false}, {"CA changes, connections are reset", true}} {
 		var took []float64
 		began := time.Now()
 		for _, target := range r.some() {

@@ -1,5 +1,5 @@
 // Package hostile attacks a hub as a tenant can, who may create Secrets and ManagedResources in one namespace and
-// nothing else, or as whoever runs a registered API server can, who answers what he likes.
+// nothing else, or as whoever runs a registered API server can, which answers anything.
 //
 // How it works: two hubs, a leader and a standby, run as they ship, each in a process of its own under a memory
 // limit, with honest targets beside that are edited all the time. Each attack has hubs of its own, so that none
@@ -23,12 +23,12 @@
 //	hostile.go  one attack after the other
 //	measure.go  what is measured meanwhile, and what must hold
 //	process.go  a hub as it is seen from outside: memory, /healthz, metrics, log
-//	scene.go    the tenant with his namespace, and what he registers
+//	scene.go    the tenant with its namespace, and what it registers
 //	server.go   an API server that is honest but for one thing
 //	bodies.go   shapes of answers
 //
 // What must hold: no hub ends or takes more than its limit; a hostile target costs each hub 100 MiB over the baseline
-// at most, and ten of them in a namespace 300 MiB; /healthz is always 200, the heartbeat goes on, the page of metrics
+// at most, and ten of them in a namespace 300 MiB; /healthz is always 200, the heartbeat continues, the page of metrics
 // stays small and valid, nothing panics, and all edits of honest targets are corrected. Two goals are about time: the
 // p99 of these corrections, and how soon a new honest target is connected. They are 1.2 times the baseline, and one
 // and five seconds in any case, because the hubs share their processors with the servers of everybody.
@@ -37,5 +37,5 @@
 // is sampled. A hub that takes more than the limit is ended, as the kernel does it with a container.
 //
 // Trade-offs: an attack lasts for seconds, so what grows slowly is not found here, but by a soak; and what an attack
-// cost is told by the difference of two peaks, which has the garbage in it that was not collected yet.
+// cost is shown by the difference of two peaks, which has the garbage in it that was not collected yet.
 package hostile

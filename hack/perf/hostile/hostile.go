@@ -44,7 +44,7 @@ type Options struct {
 	Profiles string
 	// Patience is how long anything may take that one waits for.
 	Patience time.Duration
-	// Progress is where is said what happens. Nil: nobody is told.
+	// Progress is where is said what happens. Nil: it is not reported.
 	Progress io.Writer
 }
 
@@ -285,7 +285,7 @@ func (r *run) play(ctx context.Context, a attack, baseline bool) (err error) {
 // startHubs starts a leader and a standby, and waits until honest targets are connected and watched. With an attack
 // that began before, that is what it may delay.
 func (r *run) startHubs(ctx context.Context, a attack) error {
-	if r.well() { // a quick run goes on with those that it has
+	if r.well() { // a quick run continues with those that it has
 		for _, p := range r.hubs {
 			p.reset()
 		}

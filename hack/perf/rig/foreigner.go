@@ -16,7 +16,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim/journal"
 )
 
-// foreigner is the user agent of who meddles with targets.
+// foreigner is the user agent of the writer that changes objects of targets.
 const foreigner = "foreigner"
 
 // Victim is an object that can be edited.
@@ -64,8 +64,8 @@ func path(object *unstructured.Unstructured) string {
 	return prefix + "/" + gvr.Resource + "/" + object.GetName()
 }
 
-// Foreigner edits objects in targets. In each target he goes through all victims before he comes back to one, for who edits the
-// same object again and again is slowed down by the hub.
+// Foreigner edits objects in targets. In each target it goes through all victims before it comes back to one, for who
+// edits the same object again and again is slowed down by the hub.
 type Foreigner struct {
 	name    string
 	victims []Victim

@@ -124,7 +124,8 @@ type Drift struct {
 	From, To  time.Time
 	CPU       CPU   // used
 	Looks     []CPU // at what was used so far, about one a second
-	// Collections are those of the source's API server that were under way, as far as Beside was told. It has the same processors.
+	// Collections are those of the source's API server that were under way, as far as Beside knows. It has the same
+	// processors.
 	Collections []controlplane.Collection
 }
 
@@ -207,8 +208,8 @@ func (d Drift) SlowIn(part time.Duration, millis float64) []int {
 	return out
 }
 
-// Beside keeps those of the collections of the source's API server that were under way in the window. What was under way at its end is told when it
-// is over.
+// Beside keeps those of the collections of the source's API server that were under way in the window. What was under
+// way at its end is reported when it is over.
 func (d *Drift) Beside(all []controlplane.Collection) {
 	d.Collections = nil
 	for _, c := range all {

@@ -1,5 +1,5 @@
-// Package soak lets a hub run for long, with everything going on that goes on in a fleet, and looks whether anything is left
-// behind: heap, goroutines, sockets, series of metrics.
+// Package soak lets a hub run for long, with everything happening that happens in a fleet, and looks whether anything
+// is left behind: heap, goroutines, sockets, series of metrics.
 //
 // How it works: some targets stay for the whole time. Each minute, further ones are registered, filled, emptied and given up.
 // Foreigners edit objects and contents change all the time; tokens and certificates rotate, and faults come and go, in those

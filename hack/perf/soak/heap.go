@@ -69,7 +69,7 @@ func ofRounds(samples []rig.Resources, value func(rig.Resources) float64) (means
 	return means
 }
 
-// settled is what the hub had when nothing happened any more.
+// settled is what the hub had when nothing happened any longer.
 type settled struct {
 	samples []rig.Resources
 	visits  int           // targets that had come and gone

@@ -42,7 +42,7 @@ type Options struct {
 	Seed uint64
 	// Patience is how long anything may take that one waits for.
 	Patience time.Duration
-	// Progress is where is said what happens. Nil: nobody is told.
+	// Progress is where is said what happens. Nil: it is not reported.
 	Progress io.Writer
 }
 
@@ -185,7 +185,7 @@ func Cycle(ctx context.Context, root string, o Options, report *figures.Report) 
 	return r.judge(ctx, step)
 }
 
-// minute is one of a soak. For two thirds of it there is trouble, and for one third a target is struck.
+// minute is one of a soak. For two thirds of it there are faults, and for one third a target is struck.
 func (r *run) minute(ctx context.Context, minute int) error {
 	began, busy := time.Now(), r.options.Minute*2/3
 	if err := r.alongside(ctx, func(ctx context.Context) error {

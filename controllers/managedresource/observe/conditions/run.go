@@ -28,7 +28,7 @@ type Run struct {
 	Failures []apply.Outcome
 	// Pending are deletions that are not done.
 	Pending []prune.Outcome
-	// Unreleased are objects that are not managed any more and still bear our marks.
+	// Unreleased are objects that are not managed any longer and still bear our marks.
 	Unreleased map[inventory.Key]error
 	// Yielded are objects that were left to other ManagedResources.
 	Yielded map[inventory.Key]types.NamespacedName

@@ -375,7 +375,7 @@ func TestPodsByNamespace(t *testing.T) {
 	g.Expect(names("other")).To(ConsistOf("p2"))
 	g.Expect(names("third")).To(BeEmpty())
 	for range pods.Of("default", labels.Everything()) {
-		break // must not go on
+		break // must not continue
 	}
 }
 

@@ -49,7 +49,7 @@ type Options struct {
 
 // UnseenGrace is how long a synced watch may take to show a write. What it does not show by then is taken for changed
 // or gone, and the live object decides. Nothing that a watch shows of before the write is taken for the present state,
-// however long it goes on (Comparison.Outdated).
+// however long it continues (Comparison.Outdated).
 const UnseenGrace = 30 * time.Second
 
 // mostKinds is how many kinds are remembered with their watches. A fleet has some hundred.
@@ -229,7 +229,7 @@ func (t *Tracker) of(mr types.NamespacedName) *target {
 	return t.targets[t.clusterOf[mr]]
 }
 
-// replace makes refs the objects of mr and returns the watches that it needs, and those that are not needed any more.
+// replace makes refs the objects of mr and returns the watches that it needs, and those that are not needed any longer.
 func (tgt *target) replace(
 	t *Tracker, mr types.NamespacedName, refs []resourcesv1alpha1.ObjectReference, exact Exact,
 ) (needed, unneeded []*watchNeed) {
@@ -286,7 +286,7 @@ func (tgt *target) replace(
 		tgt.mrs[mr] = entry
 	}
 	entry.recount()
-	for name, need := range tgt.watches { // at the end: one that was given up and taken again goes on
+	for name, need := range tgt.watches { // at the end: one that was given up and taken again continues
 		if need.count == 0 {
 			delete(tgt.watches, name)
 			unneeded = append(unneeded, need)
@@ -325,7 +325,7 @@ func (tgt *target) needed(m *tracked) (watches []*watchNeed) {
 	return watches
 }
 
-// release counts an object that does not need its watches any more.
+// release counts an object that does not need its watches any longer.
 func (tgt *target) release(o *object) {
 	tgt.watches[o.watch].count--
 	for _, name := range o.more {

@@ -3,7 +3,7 @@ package tracker
 import "k8s.io/apimachinery/pkg/types"
 
 // Unlearn forgets how the objects of a ManagedResource were accepted, as a start does: the history of their target is
-// another one. Its watches go on.
+// another one. Its watches continue.
 func (t *Tracker) Unlearn(mr types.NamespacedName) {
 	tgt, m := t.lock(mr)
 	if m == nil {

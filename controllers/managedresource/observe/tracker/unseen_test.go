@@ -33,7 +33,7 @@ func TestWriteThatIsNeverSeenIsMissingInTheEnd(t *testing.T) {
 	g.Expect(v.Missing).To(ConsistOf(key))
 }
 
-// A watch that shows an older version for good, as after the storage was restored from a backup.
+// A watch that shows an older version permanently, as after the storage was restored from a backup.
 func TestObjectThatStaysOlderThanTheWriteIsDriftInTheEnd(t *testing.T) {
 	g, s := settled(t)
 	s.Begin(mr1)

@@ -154,7 +154,7 @@ func (l *collector) unlistedAt(key inventory.Key) {
 		l.unhealthy(key, health.Problem{Severity: health.Missing, Message: err.Error()})
 	case apierrors.IsNotFound(err) && !l.late:
 		// A definition is announced a moment before its instances can be listed, and after that each attempt to watch
-		// them finds out anew.
+		// them finds out again.
 		delete(l.view.Failed, watch)
 		l.hideKind(key)
 	case err == nil:

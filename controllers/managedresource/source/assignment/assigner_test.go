@@ -302,7 +302,7 @@ func TestFindUIDOfARegistrationThatWasNotFollowedYet(t *testing.T) {
 	}
 }
 
-// A namespace that is not selected any more has its objects in the fixed target still.
+// A namespace that is not selected any longer has its objects in the fixed target still.
 func TestFixedTargetMayBeTheClusterOfADeselectedNamespace(t *testing.T) {
 	virtual := types.NamespacedName{Namespace: "garden", Name: "virtual"}
 	before := func(uid types.UID) client.Object {

@@ -70,7 +70,7 @@ func TestOnlyTheGivenNamespacesAreWatched(t *testing.T) {
 		g.Expect(version("a")).To(Equal("11"))
 		g.Expect(version("b")).To(Equal("12"))
 
-		// The watch of one namespace has to begin anew with a list.
+		// The watch of one namespace has to begin again with a list.
 		watchers["b"].Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
 		time.Sleep(time.Minute) // longer than the reflector waits; the clock is not a real one
 		synctest.Wait()

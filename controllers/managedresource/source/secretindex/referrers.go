@@ -14,7 +14,7 @@ type referrers struct {
 
 func (r referrers) none() bool { return r.one == types.NamespacedName{} }
 
-// with returns the referrers with one more, which was not among them. The ones before must not be used any more.
+// with returns the referrers with one more, which was not among them. The ones before must not be used any longer.
 func (r referrers) with(mr types.NamespacedName) referrers {
 	if r.none() {
 		return referrers{one: mr}
@@ -26,7 +26,7 @@ func (r referrers) with(mr types.NamespacedName) referrers {
 	return r
 }
 
-// without returns the referrers without one. The ones before must not be used any more.
+// without returns the referrers without one. The ones before must not be used any longer.
 func (r referrers) without(mr types.NamespacedName) referrers {
 	if r.one != mr {
 		delete(r.others, mr)

@@ -110,7 +110,7 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 	g.Expect(version("nowhere")).To(Equal(""))
 	g.Expect(version("foreign-11")).To(Equal("unknown"))
 
-	list(nil) // there are none any more
+	list(nil) // there are none any longer
 	g.Expect(version("early")).To(Equal(""))
 }
 

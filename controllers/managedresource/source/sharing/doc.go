@@ -2,8 +2,8 @@
 // before every delete and before every write to an object that is not ours alone: who else wants it?
 //
 // The Index holds the inventories of all ManagedResources, those included that are ignored, of a class that is not ours
-// any more, or reach the same cluster through another registration: what they list is theirs all the same. It is fed by
-// the informer of ManagedResources and by the hub's own writes, whichever is newer, so that an inventory that this
+// any longer, or reach the same cluster through another registration: what they list is theirs all the same. It is fed
+// by the informer of ManagedResources and by the hub's own writes, whichever is newer, so that an inventory that this
 // process wrote ahead is known before the first write to the target.
 //
 // What a ManagedResource says of itself, by annotation, finalizer or status, is a claim. Within its namespace it

@@ -81,7 +81,8 @@ func TestPlacesOfDifferentKindsAreNeverTheSame(t *testing.T) {
 	g.Expect(x.Others(sharing.Cluster("unbound/ns/"+finalizer), key("both"), b, yes)).To(ConsistOf(foreign))
 }
 
-// The index by namespaces drops ManagedResources that list nothing any more, and keeps those that still list something.
+// The index by namespaces drops ManagedResources that list nothing any longer, and keeps those that still list
+// something.
 func TestAnyAfterChanges(t *testing.T) {
 	g := NewWithT(t)
 	x := sharing.NewIndex()

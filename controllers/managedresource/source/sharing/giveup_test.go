@@ -35,6 +35,6 @@ func TestWhoDeclinesAnObjectIsLeftNothing(t *testing.T) {
 	g.Expect(x.GiveUp(a, key("both"), nil, cluster)).To(BeFalse(), "it is the last")
 	x.Keep(b)
 	g.Expect(x.GiveUp(a, key("both"), nil, cluster)).To(BeTrue())
-	x.Decline(c, key("both")) // that is not known any more
+	x.Decline(c, key("both")) // that is not known any longer
 	g.Expect(x.Others(cluster, key("both"), a, nil)).To(ConsistOf(b))
 }

@@ -86,7 +86,7 @@ func locationOf(mr *resourcesv1alpha1.ManagedResource) Location {
 	return nil
 }
 
-// Change is what a ManagedResource does not list any more, or leaves to others from now on.
+// Change is what a ManagedResource does not list any longer, or leaves to others from now on.
 type Change struct {
 	// Namespace is that of the ManagedResource.
 	Namespace string
@@ -152,8 +152,8 @@ func (x *Index) Observe(mr *resourcesv1alpha1.ManagedResource) Change {
 	return x.change(name, before.location, gone)
 }
 
-// Forget drops a ManagedResource that does not exist any more, and returns what that changes for others. uid is that of
-// the one that is gone; another one of the same name that was observed meanwhile stays.
+// Forget drops a ManagedResource that does not exist any longer, and returns what that changes for others. uid is that
+// of the one that is gone; another one of the same name that was observed meanwhile stays.
 func (x *Index) Forget(name types.NamespacedName, uid types.UID) Change {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -198,8 +198,8 @@ func countsFor(who types.NamespacedName, verified Verifier) func(types.Namespace
 }
 
 // GiveUp reports whether another ManagedResource lists an object in one of the locations and counts as its owner, and
-// if so, that this one has none any more. If two give up an object at the same time, one of them learns that it is the
-// last.
+// if so, that this one has none any longer. If two give up an object at the same time, one of them learns that it is
+// the last.
 func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, verified Verifier, locations ...Location) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -216,7 +216,7 @@ func (x *Index) GiveUp(name types.NamespacedName, key inventory.Key, verified Ve
 	return false
 }
 
-// Decline is GiveUp without the question: a ManagedResource has no say any more in an object that it leaves where it
+// Decline is GiveUp without the question: a ManagedResource has no say any longer in an object that it leaves where it
 // is.
 func (x *Index) Decline(name types.NamespacedName, key inventory.Key) {
 	x.mu.Lock()
@@ -335,7 +335,7 @@ func (x *Index) remove(name types.NamespacedName, location Location, keys []hand
 	}
 }
 
-// change is that a ManagedResource does not list some keys any more, or leaves them to others.
+// change is that a ManagedResource does not list some keys any longer, or leaves them to others.
 func (x *Index) change(name types.NamespacedName, location Location, keys []handle) Change {
 	names := map[types.NamespacedName]bool{}
 	for _, key := range keys {

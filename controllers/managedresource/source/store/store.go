@@ -33,7 +33,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	written map[types.NamespacedName]*resourcesv1alpha1.ManagedResource // until the informer has caught up
-	gone    map[types.NamespacedName]types.UID                          // the same for what does not exist any more
+	gone    map[types.NamespacedName]types.UID                          // the same for what does not exist any longer
 	// what the server has may be newer than what is known
 	doubted map[types.NamespacedName]bool
 	// what the informer showed last of what is being written
@@ -245,7 +245,7 @@ func (s *Store) remember(mr *resourcesv1alpha1.ManagedResource) {
 	s.written[name] = draft(mr)
 }
 
-// ended notes that a ManagedResource does not exist any more.
+// ended notes that a ManagedResource does not exist any longer.
 func (s *Store) ended(name types.NamespacedName, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,7 +40,7 @@ func Without(o *unstructured.Unstructured) *unstructured.Unstructured {
 }
 
 // Untouched tells whether a field manager found nothing to change in live when it made o: it has given no entry a new time.
-// Within the same second that cannot be told, and Same has to say.
+// Within the same second that is not known, and Same has to say.
 func Untouched(o, live *unstructured.Unstructured) bool {
 	return slices.EqualFunc(Entries(o), Entries(live), func(a, b any) bool { return keyOf(a) == keyOf(b) })
 }
