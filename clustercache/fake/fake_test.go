@@ -23,7 +23,7 @@ var (
 )
 
 func next(g Gomega, s clustercache.EventSource) clustercache.Event {
-	short, cancel := context.WithTimeout(ctx, 10*time.Second)
+	short, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	event, err := s.Next(short)
 	g.Expect(err).NotTo(HaveOccurred())

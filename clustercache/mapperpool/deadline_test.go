@@ -78,7 +78,7 @@ func TestALookupEndsWithItsContext(t *testing.T) {
 		_, err := m.RESTMappingWithContext(ctx, kind("Foo"))
 		outcome <- err
 	}()
-	g.Eventually(func() int { n, _ := s.counts(); return n }, 30*time.Second).Should(Equal(1))
+	g.Eventually(func() int { n, _ := s.counts(); return n }, 2*time.Minute).Should(Equal(1))
 	cancel(over)
-	g.Eventually(outcome, 30*time.Second).Should(Receive(MatchError(over)))
+	g.Eventually(outcome, 2*time.Minute).Should(Receive(MatchError(over)))
 }

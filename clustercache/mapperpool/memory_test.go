@@ -350,7 +350,7 @@ func TestBuildingOneMapperDelaysNoOther(t *testing.T) {
 		found, _ := p.get(documents{core: "other"}, func() (*entry, error) { return &entry{}, nil })
 		other <- found
 	}()
-	g.Eventually(other, 10*time.Second).Should(Receive(Not(BeNil())))
+	g.Eventually(other, 2*time.Minute).Should(Receive(Not(BeNil())))
 	close(end)
 	all.Wait()
 	g.Expect(builds.Load()).To(BeEquivalentTo(1))

@@ -58,7 +58,7 @@ var clusters clustercache.ClusterCache
 const testAgent = "test"
 
 // patience is how long tests wait for what happens at once.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // site is a real control plane that is a target.
 type site struct {

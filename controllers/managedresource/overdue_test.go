@@ -99,11 +99,11 @@ func (s *supervisedRuns) hang(ctx context.Context, req dispatch.Request) <-chan 
 func (s *supervisedRuns) overrun(ctx context.Context, req dispatch.Request) <-chan reconcile.Result {
 	before := s.runs()
 	results := s.hang(ctx, req)
-	s.Eventually(s.runs, 30*time.Second).Should(Equal(before + 1))
-	s.Eventually(s.clock.HasWaiters, 30*time.Second).Should(BeTrue())
+	s.Eventually(s.runs, 2*time.Minute).Should(Equal(before + 1))
+	s.Eventually(s.clock.HasWaiters, 2*time.Minute).Should(BeTrue())
 	s.Expect(s.overdueRuns()).To(BeEquivalentTo(before), "there is a grace")
 	s.clock.Step(overdueGrace)
-	s.Eventually(s.overdueRuns, 30*time.Second).Should(BeEquivalentTo(before + 1))
+	s.Eventually(s.overdueRuns, 2*time.Minute).Should(BeEquivalentTo(before + 1))
 	return results
 }
 
@@ -142,18 +142,18 @@ func TestARunThatDoesNotEndIsLoggedAndGivesUpItsSeat(t *testing.T) {
 	_, _ = queue.Get()
 	first := s.overrun(queue.Context(t.Context(), bad), bad)
 	s.Expect(testutil.ToFloat64(s.class.overdueTotal)).To(Equal(1.0))
-	s.Eventually(s.logged, 30*time.Second).Should(ContainSubstring("ignoreContext"), "its stack")
+	s.Eventually(s.logged, 2*time.Minute).Should(ContainSubstring("ignoreContext"), "its stack")
 	next, _ := queue.Get()
 	s.Expect(next).To(Equal(requestFor("good", "b")))
 
 	second := s.overrun(t.Context(), requestFor("bad", "c"))
-	s.Eventually(func() int { return strings.Count(s.logged(), "does not end") }, 30*time.Second).Should(Equal(2))
+	s.Eventually(func() int { return strings.Count(s.logged(), "does not end") }, 2*time.Minute).Should(Equal(2))
 	s.Expect(strings.Count(s.logged(), "ignoreContext")).To(Equal(1), "one stack a minute")
 	s.Eventually(s.overdueByTarget, 30*time.Second).Should(Equal(map[string]float64{"ns/bad": 2}))
 	s.Expect(first).NotTo(Receive())
 	s.release()
 	for _, results := range []<-chan reconcile.Result{first, second} {
-		s.Eventually(results, 30*time.Second).Should(Receive(Equal(reconcile.Result{RequeueAfter: time.Hour})))
+		s.Eventually(results, 2*time.Minute).Should(Receive(Equal(reconcile.Result{RequeueAfter: time.Hour})))
 	}
 	s.Expect(s.overdueRuns()).To(BeZero())
 	s.Expect(s.overdueByTarget()).To(BeEmpty())
@@ -168,10 +168,10 @@ func TestAClassIsStuckOnceAllItsWorkersHaveOverdueRuns(t *testing.T) {
 		s.Expect(s.occupiedSince()).To(BeZero())
 		stuck = append(stuck, s.overrun(t.Context(), requestFor(fmt.Sprint("bad-", i), fmt.Sprint(i))))
 	}
-	s.Eventually(s.occupiedSince, 30*time.Second).ShouldNot(BeZero())
+	s.Eventually(s.occupiedSince, 2*time.Minute).ShouldNot(BeZero())
 	s.release()
 	for _, results := range stuck {
-		s.Eventually(results, 30*time.Second).Should(Receive())
+		s.Eventually(results, 2*time.Minute).Should(Receive())
 	}
 	s.Expect(s.occupiedSince()).To(BeZero())
 	s.wg.Wait()

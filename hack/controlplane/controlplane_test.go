@@ -115,7 +115,7 @@ func TestFrozenAPIServerHangsUntilItIsThawed(t *testing.T) {
 	g.Eventually(func() error {
 		_, err := client.Discovery().ServerVersion()
 		return err
-	}).WithTimeout(10 * time.Second).Should(Succeed())
+	}).WithTimeout(2 * time.Minute).Should(Succeed())
 
 	g.Expect(cp.Freeze()).To(Succeed())
 	cp.KillAPIServer()
@@ -149,7 +149,7 @@ func TestDeploymentBecomesAvailableOnFakeNodes(t *testing.T) {
 	g.Eventually(func() (int32, error) {
 		deployment, err := client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{})
 		return deployment.Status.AvailableReplicas, err
-	}).WithTimeout(30 * time.Second).Should(Equal(int32(3)))
+	}).WithTimeout(2 * time.Minute).Should(Equal(int32(3)))
 }
 
 func TestPodsNeedNoControllerManager(t *testing.T) {
@@ -166,7 +166,7 @@ func TestPodsNeedNoControllerManager(t *testing.T) {
 	g.Eventually(func() (corev1.PodPhase, error) {
 		pod, err := client.CoreV1().Pods("default").Get(ctx, "alone", metav1.GetOptions{})
 		return pod.Status.Phase, err
-	}).WithTimeout(30 * time.Second).Should(Equal(corev1.PodRunning))
+	}).WithTimeout(2 * time.Minute).Should(Equal(corev1.PodRunning))
 }
 
 func TestStopLeavesNothing(t *testing.T) {

@@ -64,5 +64,5 @@ func TestNobodyObservesWhileTheControllerManagerIsSuspended(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Consistently(account).WithArguments("new").WithTimeout(time.Second).ShouldNot(Succeed())
 	g.Expect(cp.Resume(ControllerManager)).To(Succeed())
-	g.Eventually(account).WithArguments("new").WithTimeout(30 * time.Second).Should(Succeed())
+	g.Eventually(account).WithArguments("new").WithTimeout(2 * time.Minute).Should(Succeed())
 }

@@ -83,7 +83,7 @@ func (b *body) become(t *testing.T, identity string) {
 
 // rest returns when a beat is over.
 func (b *body) rest() {
-	b.Eventually(b.clock.HasWaiters, 10*time.Second, time.Millisecond).Should(BeTrue())
+	b.Eventually(b.clock.HasWaiters, 2*time.Minute, time.Millisecond).Should(BeTrue())
 }
 
 // beat lets the time of one interval pass.

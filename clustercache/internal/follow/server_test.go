@@ -201,7 +201,7 @@ func (s *script) again(ctx context.Context) {
 
 func (s *script) next() *http.Request {
 	var r *http.Request
-	s.Eventually(s.requests).WithTimeout(20 * time.Second).Should(Receive(&r))
+	s.Eventually(s.requests).WithTimeout(2 * time.Minute).Should(Receive(&r))
 	return r
 }
 
@@ -209,12 +209,12 @@ func (s *script) query() url.Values { return s.next().URL.Query() }
 
 // eventually waits until the sink was told all that, and nothing else.
 func (s *script) eventually(said ...string) {
-	s.Eventually(s.sink.said).WithTimeout(20 * time.Second).Should(Equal(said))
+	s.Eventually(s.sink.said).WithTimeout(2 * time.Minute).Should(Equal(said))
 }
 
 func (s *script) ends() error {
 	var err error
-	s.Eventually(s.err).WithTimeout(20 * time.Second).Should(Receive(&err))
+	s.Eventually(s.err).WithTimeout(2 * time.Minute).Should(Receive(&err))
 	return err
 }
 

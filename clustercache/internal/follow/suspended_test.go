@@ -67,7 +67,7 @@ func (o opener) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestWatchesWaitWhileTheServerCannotBeAsked(t *testing.T) {
 	begin := func(t *testing.T) (*WithT, *gate, opener, *hasty, context.CancelFunc, <-chan error, opened) {
 		g := NewWithT(t)
-		g.SetDefaultEventuallyTimeout(20 * time.Second)
+		g.SetDefaultEventuallyTimeout(2 * time.Minute)
 		address, err := url.Parse("https://target")
 		g.Expect(err).NotTo(HaveOccurred())
 		server, gate, clock := make(opener, 100), &gate{}, &hasty{now: time.Now()}

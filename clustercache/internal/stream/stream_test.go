@@ -15,7 +15,7 @@ const gone = "gone"
 func none(func(string, ...string)) {}
 
 func next(g Gomega, s *Stream[string, string]) (string, []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	key, events, err := s.Next(ctx)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -35,7 +35,7 @@ func named(name, value string) *corev1.ConfigMap {
 
 func TestChangesAreFollowedForATerm(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	source := cachetesting.NewFakeControllerSource()
 	source.Add(named("a", "1")) // the informer is to list it
 	informer := toolscache.NewSharedIndexInformer(source, &corev1.ConfigMap{}, 0, nil)

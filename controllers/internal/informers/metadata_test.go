@@ -31,7 +31,7 @@ func TestMetadataIsFollowedForATerm(t *testing.T) {
 	for name, namespaces := range map[string][]string{"all namespaces": nil, "two namespaces": {"a", "b"}} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			g.SetDefaultEventuallyTimeout(30 * time.Second)
+			g.SetDefaultEventuallyTimeout(2 * time.Minute)
 			scheme := metadatafake.NewTestScheme()
 			g.Expect(metav1.AddMetaToScheme(scheme)).To(Succeed())
 			secrets := corev1.SchemeGroupVersion.WithResource("secrets")

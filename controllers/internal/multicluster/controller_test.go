@@ -37,7 +37,7 @@ var (
 	west = clustercache.ClusterKey{Namespace: "garden-west", Name: "west"}
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // watchName is what the fake knows the watch of Namespaces by.
 const watchName = "test Namespace"

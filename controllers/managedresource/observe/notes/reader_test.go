@@ -95,7 +95,7 @@ func (w *world) ask() (note string, pending bool) {
 }
 
 func (w *world) awaitTold(times int32) {
-	w.Eventually(w.told.Load).WithTimeout(30 * time.Second).Should(Equal(times))
+	w.Eventually(w.told.Load).WithTimeout(2 * time.Minute).Should(Equal(times))
 }
 
 const noted = "- cloud, at 2026-11-21T11:00:00Z: SyncFailed: "
