@@ -181,7 +181,7 @@ func TestWatchesOfAllTargetsAreOpenedFewAtATime(t *testing.T) {
 	h.Eventually(h.cache.openings.Held).Should(BeZero())
 }
 
-// Targets that take the request for a watch and say nothing cannot keep others from going on with theirs.
+// Targets that take the request for a watch and say nothing cannot keep others from continuing with theirs.
 func TestWatchesThatHangDoNotKeepTheSeats(t *testing.T) {
 	h := start(t, Options{Watch: WatchOptions{OpenParallel: 2}})
 	hanging, a := newAPIServer(t, newStore("uid-a")), newAPIServer(t, newStore("uid-b"))

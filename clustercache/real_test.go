@@ -158,7 +158,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// grant gives a user of the shared control plane rights of his own.
+// grant gives a user of the shared control plane rights of its own.
 func grant(t testing.TB, c client.Client, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	g := NewWithT(t)

@@ -319,9 +319,9 @@ func TestGRMIsTakenOverWithItsInventory(t *testing.T) {
 
 func TestGRMGetsItBack(t *testing.T) {
 	for name, test := range map[string]struct {
-		// leave is what an operator does to the hub before and after he starts the resource manager.
+		// leave is what an operator does to the hub before and after the start of the resource manager.
 		leave func(s *space, h *testbed.Hub)
-		// after is what he does once the resource manager is running.
+		// after is what the operator does once the resource manager is running.
 		after func(s *space, h *testbed.Hub, m *grm)
 	}{
 		"from a hub that was stopped, and loses it again": {

@@ -325,7 +325,7 @@ func TestCSRWithoutSettingsNothingIsDecided(t *testing.T) {
 	b.Expect(b.calls(alpha, "unset")).To(BeEmpty())
 }
 
-// The user of a request is written into the condition, and can be as long as he likes.
+// The user of a request is written into the condition, and can be of any length.
 func TestCSRMessagesAreBounded(t *testing.T) {
 	b := start(t)
 	w := fulfilled("bounded")

@@ -115,7 +115,7 @@ func TestObjectDeletedAmidItsCorrectionComesBackBesideFailures(t *testing.T) {
 	p.Expect(disturbed.Load()).To(BeNumerically("<", 0))
 }
 
-// Whoever changes what he may change causes a look at the object. However many there were, what is wrong is corrected
+// A permitted change causes a look at the object. However many there were, what is wrong is corrected
 // at once.
 func TestLooksThatFoundNothingDelayNoCorrection(t *testing.T) {
 	t.Parallel()

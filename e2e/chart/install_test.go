@@ -174,8 +174,10 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 
 	// The upgrade keeps the values and says nothing new but where these processes listen.
 	config = local(t) + ", " + onThisMachine
-	_, err = cli.Run(ctx, "{config: {"+config+"}}", "upgrade", "trellis", cli.Chart(), "--namespace", namespace, "--reset-then-reuse-values")
+	upgrade := documented(t, cli, namespace, "helm", "upgrade")
+	_, err = cli.Run(ctx, "{config: {"+config+"}}", upgrade...)
 	g.Expect(err).NotTo(HaveOccurred())
+	kubectl(t, documented(t, cli, namespace, "kubectl", "rollout")...)
 	after := startHub(t, namespace)
 	expectWork(ctx, g, shoot)
 	g.Eventually(ready).Should(Succeed())
@@ -186,7 +188,7 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 
 	// A rollback to the chart before. An older program cannot be tested, as there is no release: this one runs with the
 	// older configuration, rights and CRD.
-	_, err = cli.Run(ctx, "", "rollback", "trellis", "1", "--namespace", namespace)
+	_, err = cli.Run(ctx, "", documented(t, cli, namespace, "helm", "rollback")...)
 	g.Expect(err).NotTo(HaveOccurred())
 	back := startHub(t, namespace)
 	expectWork(ctx, g, shoot)
@@ -196,14 +198,13 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	up := types.NamespacedName{Namespace: shoot, Name: "up"}
 	g.Expect(source.Client.Get(ctx, up, &hubv1alpha1.TargetCluster{})).To(Succeed())
 	back.stop(g)
-	history, err := cli.Run(ctx, "", "history", "trellis", "--namespace", namespace)
+	history, err := cli.Run(ctx, "", documented(t, cli, namespace, "helm", "history")...)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(history).To(ContainSubstring("Rollback to 1"))
 
 	// And forward again.
 	config = local(t) + ", " + onThisMachine
-	_, err = cli.Run(ctx, "{config: {"+config+"}}", "upgrade", "trellis", cli.Chart(), "--namespace", namespace,
-		"--reset-then-reuse-values")
+	_, err = cli.Run(ctx, "{config: {"+config+"}}", upgrade...)
 	g.Expect(err).NotTo(HaveOccurred())
 	forward := startHub(t, namespace)
 	expectWork(ctx, g, shoot)
@@ -211,7 +212,8 @@ func TestUpgradeAndReinstallation(t *testing.T) {
 	forward.stop(g)
 
 	// Without the chart, everything that users created stays, and so do applied objects.
-	uninstall(t, cli, namespace)
+	_, err = cli.Run(ctx, "", append(documented(t, cli, namespace, "helm", "uninstall"), "--wait")...)
+	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "trellis"}, &appsv1.Deployment{})).To(MatchError(apierrors.IsNotFound, "not found"))
 	for _, name := range []string{"managedresources.resources.gardener.cloud", "targetclusters.hub.gardener.cloud"} {
 		kept := &apiextensionsv1.CustomResourceDefinition{}

@@ -145,7 +145,7 @@ var lostReasons = []string{"Evicted", "NodeAffinity", "NodeLost", "Preempting"}
 
 // relevantPod reports whether a live pod counts for the roll-out of its Deployment (H-21). A terminating pod does:
 // it may still hold what its successor needs. A pod that has ended, that its node has lost or rejected, or that is
-// being evicted does not, because it can stay for long without any roll-out going on.
+// being evicted does not, because it can stay for long without any roll-out in progress.
 func relevantPod(pod *unstructured.Unstructured) bool {
 	c := content(pod.Object)
 	switch corev1.PodPhase(c.text("status", "phase")) {

@@ -13,7 +13,7 @@ import (
 )
 
 // rolloutGetsStuck changes a Deployment so that no node fits its new pods. The old ones serve on, so it is healthy, and
-// the conditions say which pod keeps the roll-out from going on, and why.
+// the conditions say which pod stops the roll-out, and why.
 func (w *world) rolloutGetsStuck(ctx context.Context) error {
 	ref := testbed.ManagedResourceRef(namespace(w.beta), "web")
 	content := func(manifest string) error {

@@ -267,8 +267,8 @@ func available(ctx context.Context, c *testbed.Cluster, wanted func(*unstructure
 	})
 }
 
-// restored changes an object of a target and measures until it is back: from the answer to the last request of
-// meddle until a watch on the target shows the object corrected, in a new version.
+// restored changes an object of a target and measures until it is back: from the answer to the last request of the
+// change until a watch on the target shows the object corrected, in a new version.
 func restored(ctx context.Context, cluster *testbed.Cluster, object client.Object, meddle func() error,
 	back func(*unstructured.Unstructured) bool) (time.Duration, error) {
 	object, err := live(ctx, cluster, object)

@@ -51,7 +51,7 @@ var unusualInCode = []word{
 }
 
 // harmless are other meanings of those.
-var harmless = regexp.MustCompile(`(?i)any more than|there (is|are) no more`)
+var harmless = regexp.MustCompile(`(?i)(any|(is|are) no) more than|there (is|are) no more`)
 
 // notChecked are pages of which the words are not checked, and why.
 var notChecked = []string{

@@ -231,8 +231,9 @@ func TestOutput(t *testing.T) {
 
 // TestOutputWithASelectorOfRegistrations: the hub leaves shoot-a out, uses shoot-b, and knows no cluster shoot-d.
 func TestOutputWithASelectorOfRegistrations(t *testing.T) {
-	objects := append(read(t, "source.yaml"), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--foo--a",
-		Name: "shoot-d-kubeconfig", Labels: map[string]string{hubv1alpha1.ClusterNameLabel: "shoot-d"}}})
+	objects := append(read(t, "source.yaml"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shoot--foo--a"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--foo--a",
+			Name: "shoot-d-kubeconfig", Labels: map[string]string{hubv1alpha1.ClusterNameLabel: "shoot-d"}}})
 	for _, o := range objects {
 		if o.GetName() == "shoot-b-kubeconfig" {
 			o.GetLabels()["tier"] = "prod"
@@ -251,7 +252,6 @@ func TestOutputWithASelectorOfRegistrations(t *testing.T) {
 		"selector-why":              "why cluster shoot-a",
 		"selector-why-used":         "why cluster shoot-b",
 		"selector-why-unknown":      "why cluster shoot-d",
-		"selector-check":            "check --targets=false",
 		"selector-add":              "cluster add shoot-x --from-kubeconfig " + kubeconfig,
 		"selector-add-others":       "cluster add shoot-x --labels tier=dev --from-kubeconfig " + kubeconfig,
 		"selector-add-reserved": "cluster add shoot-x --labels cluster.x-k8s.io/cluster-name=a --from-kubeconfig " +

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -176,14 +177,14 @@ func (a *add) validate(name string) error {
 			return cli.Usage("%s %q: it becomes the value of a label: %s", flag, value, strings.Join(problems, "; "))
 		}
 	}
-	problems := metav1validation.ValidateLabels(a.labels, nil)
+	problems := metav1validation.ValidateLabels(a.labels, field.NewPath("labels"))
 	for _, reserved := range []string{hubv1alpha1.ClusterNameLabel, hubv1alpha1.ClassLabel} {
 		if _, is := a.labels[reserved]; is {
 			return cli.Usage("--labels: %s is set by the name of the cluster and by --class", reserved)
 		}
 	}
 	if len(problems) > 0 {
-		return cli.Usage("--labels: %s", problems.ToAggregate())
+		return cli.Usage("--labels: %q: %s", problems[0].BadValue, problems[0].Detail)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func TestWithoutControllersNothingIsEmptied(t *testing.T) {
 	g.Expect(s.send(g, "DELETE", nss+"/own", "").code).To(Equal(http.StatusOK))
 	g.Expect(s.send(g, "POST", cms, configMap("x", "")).code).To(Equal(http.StatusCreated))
 	g.Expect(s.send(g, "DELETE", cms+"/x?propagationPolicy=Foreground", "").code).To(Equal(http.StatusOK))
-	s.Stop() // whatever was going on is over
+	s.Stop() // whatever was in progress is over
 	g.Expect(s.Objects(schemaOf("", "configmaps"))).To(HaveLen(1))
 	g.Expect(s.Objects(schemaOf("", "namespaces"))).To(HaveLen(5))
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// foreigner is the user agent of who meddles with targets.
+// foreigner is the user agent of the writer that changes objects of targets.
 const foreigner = "foreigner"
 
 // edit is what a foreigner does to an object.

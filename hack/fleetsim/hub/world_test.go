@@ -176,7 +176,7 @@ func (w *world) eventually(condition resourcesv1alpha1.ConditionType, status res
 	w.Eventually(func() []string { return w.without(condition, status) }).WithPolling(time.Second).Should(BeEmpty())
 }
 
-// connect returns a client of the target's administrator, who says who he is.
+// connect returns a client of the target's administrator, with its own name.
 func connect(target *fleetsim.Target, userAgent string) (client.Client, func(), error) {
 	config, err := clientcmd.RESTConfigFromKubeConfig(target.Kubeconfig())
 	if err != nil {

@@ -116,7 +116,7 @@ func at(uid string, version int) secretindex.Version {
 }
 
 // The one who works on a ManagedResource may hear of it before the index does. Whatever happens to the Secret between
-// his read and the reference must not be lost.
+// the read and the reference must not be lost.
 func TestSecretThatChangesBeforeTheReferenceIsKnown(t *testing.T) {
 	t.Parallel()
 	t.Run("read, changed, referenced, recorded", func(t *testing.T) {
