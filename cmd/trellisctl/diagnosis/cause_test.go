@@ -209,7 +209,7 @@ func TestCausesOfClusters(t *testing.T) {
 		"not selected": {func(f *diagnosis.Facts) {
 			f.Cluster = nil
 			f.Heartbeat.RegistrationSelector = "hub=yes"
-		}, "RegistrationNotSelected", `selector "hub=yes"`, "label secret a-kubeconfig", false, false},
+		}, "RegistrationNotSelected", `registrationSelector "hub=yes"`, "label secret a-kubeconfig", false, false},
 		"no longer selected": {func(f *diagnosis.Facts) {
 			ready(f, "False", "RegistrationGone")
 			f.Heartbeat.RegistrationSelector = "hub=yes"
