@@ -156,7 +156,7 @@ func (l *leaving) free(ctx context.Context, key clustercache.ClusterKey) error {
 	return l.set(ctx, tc, nil, nil)
 }
 
-// registrationGone tells whether a TargetCluster says that it has no registration any more.
+// registrationGone tells whether a TargetCluster says that it no longer has a registration.
 func registrationGone(tc *hubv1alpha1.TargetCluster) bool {
 	ready := meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionReady)
 	return ready != nil && ready.Reason == hubv1alpha1.ReasonRegistrationGone

@@ -24,7 +24,8 @@ var podsOfAllSorts = []string{
 			"resources":{"limits":{"cpu":"1000m","memory":"1Gi"}},"livenessProbe":{"httpGet":{"port":80}},
 			"env":[{"name":"A","value":"b"},{"name":"B","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}]}],
 		"tolerations":[{"operator":"Exists"},{"key":"a","tolerationSeconds":0}],"restartPolicy":"Always"}}`,
-	`{"metadata":{"name":"b","creationTimestamp":null,"labels":{},"ownerReferences":[{"uid":"u","controller":true}]},"spec":{
+	`{"metadata":{"name":"b","creationTimestamp":null,"labels":{},
+		"ownerReferences":[{"uid":"u","controller":true}]},"spec":{
 		"volumes":[{"name":"w","emptyDir":{"sizeLimit":"1024Mi","medium":"Memory"}},{"name":"v","configMap":{"name":"s"}}],
 		"containers":[{"name":"b"},{"name":"a","image":"j","args":["2","1"],"ports":[{"containerPort":81,"name":"x"}],
 			"resources":{"limits":{"cpu":"1"}},"livenessProbe":{"httpGet":{"port":"http"}},
