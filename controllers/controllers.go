@@ -20,6 +20,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/targetcluster/identity"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/members"
 	"github.com/trellis-hub/trellis/controllers/targetcluster/settings"
+	"github.com/trellis-hub/trellis/controllers/webhookregistration"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
 )
@@ -70,6 +71,8 @@ type Environment struct {
 	Settings *settings.Settings
 	// Webhooks are what the hub serves to targets. Nil: it serves none.
 	Webhooks *Webhooks
+	// Attached are the targets that call them.
+	Attached *webhookregistration.Attached
 	// Events takes events about objects of the source.
 	Events events.EventRecorder
 	// WatchedUntil is when a hub gave its last sign of life before the term; zero if nobody knows.

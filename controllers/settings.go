@@ -11,6 +11,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/untrusted"
+	"github.com/trellis-hub/trellis/webhooks/controlplane/providers"
 )
 
 const (
@@ -38,7 +39,12 @@ func (t *term) reportFaults(key clustercache.ClusterKey) {
 	status, _ := t.Clusters.GetStatus(key)
 	status.Cluster = key
 	t.reportFaultsOf(key, reasonControllersInvalid, "controllers", t.Settings.Faults(status))
-	t.reportFaultsOf(key, reasonWebhooksInvalid, "webhooks", t.Settings.WebhookFaults(status))
+	faults := t.Settings.WebhookFaults(status)
+	if wanted := t.Settings.Webhooks(status).ControlPlanes; wanted != nil {
+		path := field.NewPath("spec", "webhooks", "controlPlanes", "providers")
+		faults = append(faults, providers.Unknown(wanted.Providers, path)...)
+	}
+	t.reportFaultsOf(key, reasonWebhooksInvalid, "webhooks", faults)
 }
 
 func (t *term) reportFaultsOf(key clustercache.ClusterKey, reason, what string, faults field.ErrorList) {

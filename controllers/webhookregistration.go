@@ -38,6 +38,7 @@ func newWebhookRegistration(ctx context.Context, t *term) (controller, error) {
 	options := webhookregistration.Options{
 		Environment: t.inTargets(webhookregistration.Name), Source: t.Client, ID: string(source.UID),
 		Settings: t.Settings.Webhooks, Follow: t.Settings.FollowWebhooks,
+		Attached: t.Attached,
 	}
 	options.Environment.Source = t.Cache
 	if w := t.Webhooks; w != nil {

@@ -22,6 +22,10 @@ var (
 	metricFalse = MetricDefinitions.Gauge("trellis_target_condition_false",
 		"1 for each condition of the target that is False. Absent if it is not. From the leader.",
 		metrics.LabelTarget, "condition")
+	metricLeftBehind = MetricDefinitions.Gauge("trellis_target_webhooks_left_behind",
+		"1 if the registration of the target is gone, and webhooks of the hub were left in it. Absent if not. From the "+
+			"leader.",
+		metrics.LabelTarget)
 	metricTargets = MetricDefinitions.Gauge(
 		"trellis_targets", "TargetClusters by condition and its status. From the leader.", "condition", "status")
 )
@@ -45,12 +49,16 @@ const memoryTimeout = time.Second
 // typeLimit bounds the types of conditions that are counted separately: labels of ManagedResources invent some.
 const typeLimit = 40
 
-var descInfo, descFalse, descTargets = metricInfo.Desc(), metricFalse.Desc(), metricTargets.Desc()
+var (
+	descInfo, descFalse         = metricInfo.Desc(), metricFalse.Desc()
+	descLeftBehind, descTargets = metricLeftBehind.Desc(), metricTargets.Desc()
+)
 
 // Describe implements prometheus.Collector.
 func (*Collector) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- descInfo
 	descriptions <- descFalse
+	descriptions <- descLeftBehind
 	descriptions <- descTargets
 }
 
@@ -77,6 +85,9 @@ func (c *Collector) Collect(collected chan<- prometheus.Metric) {
 			counts[[2]string{label, string(condition.Status)}]++
 			if condition.Status == metav1.ConditionFalse {
 				failing[label] = true
+			}
+			if condition.Reason == hubv1alpha1.ReasonWebhooksLeftBehind {
+				collected <- metrics.Const(descLeftBehind, prometheus.GaugeValue, 1, name)
 			}
 		}
 		for label := range failing {

@@ -109,11 +109,11 @@ func (r *reconciler) set(
 	is := func(c *metav1.Condition, status metav1.ConditionStatus) bool { return c != nil && c.Status == status }
 	switch {
 	case condition == nil:
-		say(corev1.EventTypeNormal, reasonDetached, "The target no longer calls the hub's webhooks.")
+		say(corev1.EventTypeNormal, reasonDetached, "The target no longer has webhooks or policies of the hub.")
 	case condition.Reason == hubv1alpha1.ReasonWebhooksLeftBehind:
 		say(corev1.EventTypeWarning, reasonLeftBehind, untrusted.Message(condition.Message))
 	case is(condition, metav1.ConditionTrue) && !is(before, metav1.ConditionTrue):
-		say(corev1.EventTypeNormal, reasonAttached, "The target calls the hub's webhooks.")
+		say(corev1.EventTypeNormal, reasonAttached, condition.Message)
 	case is(condition, metav1.ConditionFalse) && !is(before, metav1.ConditionFalse):
 		say(corev1.EventTypeWarning, reasonFailed, untrusted.Message(condition.Message))
 	}

@@ -78,6 +78,8 @@ type Options struct {
 	// Endpoint is where targets call the hub, Store what their calls are secured with.
 	Endpoint Endpoint
 	Store    Store
+	// Attached is told which targets have something that is registered. Default: nobody wants to know.
+	Attached *Attached
 	// Served returns why this hub itself does not serve a route; nil if it does.
 	Served func(ctx context.Context, route routes.Route, m *certificates.Material) error
 
@@ -106,6 +108,9 @@ func New(options Options) (*Controller, error) {
 	}
 	if o.takeUp == 0 {
 		o.takeUp = defaultTakeUp
+	}
+	if o.Attached == nil {
+		o.Attached = &Attached{}
 	}
 	if o.Environment.Clock == nil {
 		o.Environment.Clock = clock.RealClock{}
@@ -152,6 +157,7 @@ func wholeTarget(types.NamespacedName, any, any) []types.NamespacedName {
 
 // Start works until ctx ends, and returns when nothing is left of the controller. It can be called once.
 func (c *Controller) Start(ctx context.Context) error {
+	defer c.reconciler.Attached.clear()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.targets.Start(ctx) })
 	group.Go(func() error { return newLeaving(c.reconciler).start(ctx) })

@@ -34,21 +34,6 @@ const leftBehind = "the registration was deleted while nothing could be written 
 	"on calling the hub: free it by trellisctl --kubeconfig <of the target> webhooks remove, or register it again; then " +
 	"delete this TargetCluster, which stays as a reminder"
 
-// StillNeeded reports whether the connection to a target whose registration is gone is needed to delete configurations
-// of webhooks there. source answers from memory. While it cannot, the answer is yes.
-func StillNeeded(source client.Reader, status clustercache.Status) bool {
-	if status.State == clustercache.StateRefused || status.State == clustercache.StateHibernated {
-		return false // nothing is sent to it
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
-	defer cancel()
-	tc := &hubv1alpha1.TargetCluster{}
-	if err := source.Get(ctx, status.Cluster, tc, client.UnsafeDisableDeepCopy); err != nil {
-		return client.IgnoreNotFound(err) != nil
-	}
-	return conditionOf(tc) != nil && !tc.Spec.Paused
-}
-
 // leaving frees targets whose registration is gone, as long as the connection is kept for that. Package multicluster
 // does not work for such targets any longer.
 type leaving struct {
@@ -133,18 +118,23 @@ var errStillEngaged = errors.New("the registration of webhooks has not ended yet
 // free deletes the configurations in a target whose registration is gone, and says so if that is not possible any
 // longer. About a target that is registered it does nothing.
 func (l *leaving) free(ctx context.Context, key clustercache.ClusterKey) error {
-	tc := l.targetCluster(ctx, key)
-	if tc == nil || conditionOf(tc) == nil {
+	tc, attached := l.targetCluster(ctx, key), l.Attached.has(key)
+	if !attached && (tc == nil || conditionOf(tc) == nil) {
 		return nil
 	}
 	status, known := l.Environment.Clusters.GetStatus(key)
-	ready := meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionReady)
 	switch {
-	case !known && ready != nil && ready.Reason == hubv1alpha1.ReasonRegistrationGone:
+	case !known && tc == nil:
+		l.Attached.remove(key)
+		l.Environment.Logger.Info("The API server of a target still calls webhooks: its registration and its "+
+			"TargetCluster were deleted while nothing could be written to it", "target", metrics.TargetName(key))
+		return nil
+	case !known && registrationGone(tc):
+		l.Attached.remove(key)
 		return l.set(ctx, tc, &metav1.Condition{
 			Status: metav1.ConditionFalse, Reason: hubv1alpha1.ReasonWebhooksLeftBehind, Message: leftBehind,
 		}, nil)
-	case !known, status.State != clustercache.StateDraining, tc.Spec.Paused:
+	case !known, status.State != clustercache.StateDraining, tc != nil && tc.Spec.Paused:
 		return nil // what changes that brings it back
 	case l.isEngaged(key):
 		return errStillEngaged
@@ -159,7 +149,17 @@ func (l *leaving) free(ctx context.Context, key clustercache.ClusterKey) error {
 	}
 	l.Environment.Logger.Info("The API server of a target whose registration is gone no longer calls webhooks",
 		"target", metrics.TargetName(key))
+	l.Attached.remove(key)
+	if tc == nil {
+		return nil
+	}
 	return l.set(ctx, tc, nil, nil)
+}
+
+// registrationGone tells whether a TargetCluster says that it no longer has a registration.
+func registrationGone(tc *hubv1alpha1.TargetCluster) bool {
+	ready := meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == hubv1alpha1.ReasonRegistrationGone
 }
 
 func (r *reconciler) isEngaged(key types.NamespacedName) bool {

@@ -34,21 +34,26 @@ func TestConnectionsThatAreStillNeeded(t *testing.T) {
 	without, paused := registered(metav1.ConditionTrue), registered(metav1.ConditionTrue)
 	without.Status.Conditions[0].Type = hubv1alpha1.ConditionReady
 	paused.Spec.Paused = true
+	on, off := registered(metav1.ConditionTrue), registered(metav1.ConditionFalse)
 	for name, test := range map[string]struct {
 		target *hubv1alpha1.TargetCluster // nil: there is none
 		state  clustercache.State
 		fails  bool
 		needed bool
+		known  bool // to be attached
 	}{
-		"webhooks":                          {registered(metav1.ConditionTrue), clustercache.StateConnected, false, true},
-		"webhooks that could not be called": {registered(metav1.ConditionFalse), clustercache.StateDraining, false, true},
-		"a target that may come back":       {registered(metav1.ConditionTrue), clustercache.StateDisconnected, false, true},
-		"no webhooks":                       {without, clustercache.StateConnected, false, false},
-		"a paused target":                   {paused, clustercache.StateConnected, false, false},
-		"a refused one":                     {registered(metav1.ConditionTrue), clustercache.StateRefused, false, false},
-		"one that sleeps":                   {registered(metav1.ConditionTrue), clustercache.StateHibernated, false, false},
-		"no TargetCluster":                  {nil, clustercache.StateConnected, false, false},
-		"nobody knows":                      {nil, clustercache.StateConnected, true, true},
+		"webhooks":                          {on, clustercache.StateConnected, false, true, false},
+		"webhooks that could not be called": {off, clustercache.StateDraining, false, true, false},
+		"a target that may come back":       {on, clustercache.StateDisconnected, false, true, false},
+		"no webhooks":                       {without, clustercache.StateConnected, false, false, false},
+		"a paused target":                   {paused, clustercache.StateConnected, false, false, false},
+		"a refused one":                     {on, clustercache.StateRefused, false, false, false},
+		"one that sleeps":                   {on, clustercache.StateHibernated, false, false, false},
+		"no TargetCluster":                  {nil, clustercache.StateConnected, false, false, false},
+		"no TargetCluster, with webhooks":   {nil, clustercache.StateConnected, false, true, true},
+		"a new TargetCluster":               {without, clustercache.StateDraining, false, true, true},
+		"one that is paused since":          {paused, clustercache.StateDraining, false, false, true},
+		"nobody knows":                      {nil, clustercache.StateConnected, true, true, false},
 	} {
 		builder := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
@@ -64,6 +69,10 @@ func TestConnectionsThatAreStillNeeded(t *testing.T) {
 			builder.WithObjects(test.target)
 		}
 		status := clustercache.Status{Cluster: key, State: test.state}
-		g.Expect(StillNeeded(builder.Build(), status)).To(Equal(test.needed), name)
+		attached := &Attached{}
+		if test.known {
+			attached.add(key)
+		}
+		g.Expect(attached.StillNeeded(builder.Build(), status)).To(Equal(test.needed), name)
 	}
 }

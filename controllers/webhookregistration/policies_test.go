@@ -101,6 +101,7 @@ func TestPoliciesInThePlaceOfWebhooks(t *testing.T) {
 	b.Expect(message).To(ContainSubstring(
 		"replace the webhooks seccomp-profile, kubernetes-service-host, crd-deletion-protection"))
 	b.Expect(message).NotTo(ContainSubstring("calls the hub"))
+	b.Eventually(b.events.Events).Should(Receive(Equal("Normal WebhooksRegistered " + message)))
 	mutating, validating := b.names(shared.B)
 	b.Expect(append(mutating, validating...)).To(BeEmpty(), "there is nothing to be called")
 	all := []string{

@@ -167,6 +167,7 @@ func (r *reconciler) Reconcile(
 	ctx context.Context, target *multicluster.Target, _ types.NamespacedName,
 ) (reconcile.Result, error) {
 	if r.paused(ctx, target.Key()) {
+		r.Attached.remove(target.Key())
 		return reconcile.Result{}, nil // nothing is written; what is registered is served
 	}
 	if !r.wanted(target.Status) {
@@ -187,6 +188,9 @@ func (r *reconciler) Reconcile(
 
 // attach brings policies and configurations in line, in the order that the documentation of the package gives.
 func (r *reconciler) attach(ctx context.Context, target *multicluster.Target) (again time.Duration, err error) {
+	if target.Key().Namespace != "" { // the source has no registration that could go
+		r.Attached.add(target.Key())
+	}
 	settings := r.Settings(target.Status)
 	name := r.configurationName(target.Key())
 	live, err := readPolicies(ctx, target.Client, name)
@@ -539,6 +543,7 @@ func (r *reconciler) detach(ctx context.Context, target *multicluster.Target) er
 	if err := remove(ctx, target.Client, name); err != nil {
 		return err
 	}
+	r.Attached.remove(target.Key())
 	return r.report(ctx, target, nil)
 }
 

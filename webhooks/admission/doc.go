@@ -21,8 +21,9 @@
 //
 // # Trade-offs
 //
-// Objects are decoded into compiled types, and compared as values of these, which costs two encodings if something has
-// changed, and none if nothing has. Elements of lists that move keep fields that the type does not know, if they have a
-// name or the like by which they are found. A patch that addresses elements of lists by their index fits because the
-// API server applies it to the object that it has sent.
+// Objects are decoded into compiled types, and compared as values of these by reflection (values.go), without being
+// encoded. Only if something has changed, the document is decoded once more, without a type: it says which fields are
+// there that the type does not know, or that it always has. Elements of lists that move keep fields that the type does
+// not know, if they have a name or the like by which they are found. A patch that addresses elements of lists by their
+// index fits because the API server applies it to the object that it has sent.
 package admission

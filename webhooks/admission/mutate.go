@@ -7,7 +7,6 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/json"
 
@@ -60,7 +59,7 @@ func Mutate[T any, P Object[T]](mutate func(context.Context, *Request, P) (Respo
 		if errors.As(err, &refused) {
 			return Deny(http.StatusForbidden, metav1.StatusReasonForbidden, err.Error()), nil
 		}
-		if err != nil || equality.Semantic.DeepEqual(P(&decoded), changed) {
+		if err != nil {
 			return response, err
 		}
 		if response.Patch, err = Patch(request.Object.Raw, &decoded, changed); err != nil {

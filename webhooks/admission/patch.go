@@ -4,26 +4,36 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Patch returns the patch (RFC 6902) that makes raw what before has become in after. Both are raw in a type: without
-// the fields that the type does not know, and with fields that it always has. Neither is a difference, so fields that
-// the type does not know stay, those of elements of lists with their elements. Empty: nothing is different.
+// Patch returns the patch (RFC 6902) that makes raw what before has become in after. Both are raw in a type, without
+// the fields that the type does not know, and with fields that it always has; or the same in JSON, as json.RawMessage.
+// Neither is a difference, so fields that the type does not know stay, those of elements of lists with their elements.
+// Empty: nothing is different. Lists and maps that are empty are no different from those that are nil.
 func Patch(raw []byte, before, after any) ([]byte, error) {
-	var trees [3]any
-	for i, of := range []any{json.RawMessage(raw), before, after} {
-		var err error
-		if trees[i], err = treeOf(of); err != nil {
-			return nil, err
+	var sides [2]reflect.Value
+	for i, side := range []any{before, after} {
+		if document, is := side.(json.RawMessage); is {
+			var err error
+			if side, err = treeOf(document); err != nil {
+				return nil, err
+			}
 		}
+		sides[i] = reflect.ValueOf(side)
+	}
+	if same(sides[0], sides[1]) {
+		return nil, nil
+	}
+	tree, err := treeOf(raw)
+	if err != nil {
+		return nil, err
 	}
 	var p patch
-	p.value("", trees[0], trees[1], trees[2])
+	p.value("", tree, sides[0], sides[1])
 	if len(p) == 0 {
 		return nil, nil
 	}
@@ -34,15 +44,9 @@ func Patch(raw []byte, before, after any) ([]byte, error) {
 	return encoded, nil
 }
 
-// treeOf is a value as JSON has it. Numbers stay text, so that none is rounded.
-func treeOf(value any) (tree any, err error) {
-	encoded, is := value.(json.RawMessage)
-	if !is {
-		if encoded, err = json.Marshal(value); err != nil {
-			return nil, fmt.Errorf("encoding an object: %w", err)
-		}
-	}
-	decoder := json.NewDecoder(bytes.NewReader(encoded))
+// treeOf is a document as values without a type of their own. Numbers stay text, so that none is rounded.
+func treeOf(document []byte) (tree any, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
 	if err := decoder.Decode(&tree); err != nil {
 		return nil, fmt.Errorf("decoding an object: %w", err)
@@ -50,74 +54,86 @@ func treeOf(value any) (tree any, err error) {
 	return tree, nil
 }
 
-// operation is one of RFC 6902.
+// operation is one of RFC 6902. Its value is nil if it has none.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// MarshalJSON has a value in all operations but removals, also if it is null.
-func (o operation) MarshalJSON() ([]byte, error) {
-	if o.Op == "remove" {
-		return json.Marshal(map[string]any{"op": o.Op, "path": o.Path})
-	}
-	return json.Marshal(map[string]any{"op": o.Op, "path": o.Path, "value": o.Value})
-}
-
 // patch are operations, one after the other.
 type patch []operation
 
-func (p *patch) do(op, path string, value any) { *p = append(*p, operation{op, path, value}) }
+func (p *patch) remove(path string) { *p = append(*p, operation{Op: "remove", Path: path}) }
+
+// put adds or replaces what is at a path.
+func (p *patch) put(op, path string, value any) {
+	if value == nil {
+		value = json.RawMessage("null")
+	}
+	*p = append(*p, operation{op, path, value})
+}
 
 // value has the value at a path of raw become what before has become in after.
-func (p *patch) value(path string, raw, before, after any) {
-	switch after := after.(type) {
-	case map[string]any:
-		raw, inRaw := raw.(map[string]any)
-		before, inBefore := before.(map[string]any)
-		if inRaw && inBefore {
-			p.object(path, raw, before, after)
-			return
-		}
-	case []any:
-		raw, inRaw := raw.([]any)
-		before, inBefore := before.([]any)
-		if inRaw && inBefore && len(raw) == len(before) {
-			p.list(path, raw, before, after)
-			return
-		}
+func (p *patch) value(path string, raw any, before, after reflect.Value) {
+	was, is := inner(before), inner(after)
+	members, isObject := raw.(map[string]any)
+	elements, isList := raw.([]any)
+	switch shape := shapeOf(is); {
+	case same(was, is):
+	case !was.IsValid() || !is.IsValid() || was.Type() != is.Type():
+		p.put("replace", path, content(after))
+	case shape == object && isObject:
+		p.fields(path, members, was, is)
+	case shape == dictionary && isObject:
+		p.entries(path, members, was, is)
+	case shape == list && isList && len(elements) == was.Len() && is.Len() > 0:
+		p.list(path, elements, was, is)
+	default:
+		p.put("replace", path, content(after))
 	}
-	if !reflect.DeepEqual(before, after) {
-		p.do("replace", path, after)
+}
+
+func (p *patch) fields(path string, raw map[string]any, before, after reflect.Value) {
+	known := layoutOf(before.Type())
+	for i := range known.fields {
+		f := &known.fields[i]
+		p.member(path, f.name, raw, f.of(before), f.of(after))
+	}
+}
+
+func (p *patch) entries(path string, raw map[string]any, before, after reflect.Value) {
+	keys := append(before.MapKeys(), after.MapKeys()...)
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	for i, key := range keys {
+		if i == 0 || key.String() != keys[i-1].String() {
+			p.member(path, key.String(), raw, before.MapIndex(key), after.MapIndex(key))
+		}
 	}
 }
 
 // pointer escapes a key as RFC 6901 says.
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-func (p *patch) object(path string, raw, before, after map[string]any) {
-	for _, key := range slices.Sorted(maps.Keys(before)) {
-		_, stays := after[key]
-		if _, inRaw := raw[key]; inRaw && !stays {
-			p.do("remove", path+"/"+pointer.Replace(key), nil)
+// member does for one member of an object what value does. Those that an object does not have are not valid.
+func (p *patch) member(path, key string, raw map[string]any, before, after reflect.Value) {
+	value, inRaw := raw[key]
+	switch {
+	case !before.IsValid() && !after.IsValid():
+	case !after.IsValid():
+		if inRaw {
+			p.remove(path + "/" + pointer.Replace(key))
 		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(after)) {
-		value, inRaw := raw[key]
-		was, inBefore := before[key]
-		switch at := path + "/" + pointer.Replace(key); {
-		case inRaw && inBefore:
-			p.value(at, value, was, after[key])
-		case !inBefore || !reflect.DeepEqual(was, after[key]): // else it is one that the type always has
-			p.do("add", at, after[key])
-		}
+	case inRaw && before.IsValid():
+		p.value(path+"/"+pointer.Replace(key), value, before, after)
+	case !before.IsValid() || !same(before, after): // else it is one that the type always has
+		p.put("add", path+"/"+pointer.Replace(key), content(after))
 	}
 }
 
 // list removes the elements that are gone, adds those that are new, and changes the others in their places. An element
 // that has moved is removed and added as it is in raw, so that fields that the type does not know move with it.
-func (p *patch) list(path string, raw, before, after []any) {
+func (p *patch) list(path string, raw []any, before, after reflect.Value) {
 	from, to := identities(before), identities(after)
 	pairs := align(from, to)
 	kept := make(map[int]int, len(pairs)) // indexes of after, and what they were before
@@ -127,23 +143,23 @@ func (p *patch) list(path string, raw, before, after []any) {
 	}
 	at := func(i int) string { return path + "/" + strconv.Itoa(i) }
 	removed := map[string][]int{} // indexes of before by identity, the first one last
-	for i := len(before) - 1; i >= 0; i-- {
+	for i := len(from) - 1; i >= 0; i-- {
 		if !stays[i] {
-			p.do("remove", at(i), nil)
+			p.remove(at(i))
 			removed[from[i]] = append(removed[from[i]], i)
 		}
 	}
-	for i := range after {
+	for i := range to {
 		was, found := kept[i]
-		if same := removed[to[i]]; !found && to[i] != "" && len(same) > 0 {
-			was, found = same[len(same)-1], true
-			removed[to[i]] = same[:len(same)-1]
-			p.do("add", at(i), raw[was])
+		if equal := removed[to[i]]; !found && to[i] != "" && len(equal) > 0 {
+			was, found = equal[len(equal)-1], true
+			removed[to[i]] = equal[:len(equal)-1]
+			p.put("add", at(i), raw[was])
 		}
 		if found {
-			p.value(at(i), raw[was], before[was], after[i])
+			p.value(at(i), raw[was], before.Index(was), after.Index(i))
 		} else {
-			p.do("add", at(i), after[i])
+			p.put("add", at(i), content(after.Index(i)))
 		}
 	}
 }
@@ -203,31 +219,4 @@ func longest(from, to []string) (pairs []pair) {
 		}
 	}
 	return pairs
-}
-
-// identities are those of the elements of a list.
-func identities(list []any) []string {
-	ids := make([]string, len(list))
-	for i, element := range list {
-		ids[i] = identity(element)
-	}
-	return ids
-}
-
-// identity is what tells elements of lists in objects of Kubernetes and of Gardener apart: one of their fields, or the
-// value itself. It is empty for objects and lists that have none, which are then told apart by their places.
-func identity(element any) string {
-	switch element := element.(type) {
-	case map[string]any:
-		for _, key := range []string{"mountPath", "name", "path", "topologyKey", "key", "ip", "uid"} {
-			if id, is := element[key].(string); is {
-				return key + "=" + id
-			}
-		}
-		return ""
-	case []any:
-		return ""
-	default:
-		return fmt.Sprint(element)
-	}
 }

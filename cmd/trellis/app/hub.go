@@ -119,6 +119,7 @@ type hub struct {
 	guard          *identity.Guard
 	holders        *identity.Holders
 	settings       *settings.Settings
+	attached       webhookregistration.Attached
 	members        *members.Index
 	metrics        *controllers.Metrics
 	leader         *leader.Election
@@ -354,7 +355,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 // stillNeeded reports whether anyone still cleans up in a target whose registration is gone.
 func (h *hub) stillNeeded(key clustercache.ClusterKey) bool {
 	status, known := h.clusters.GetStatus(key)
-	return h.members.StillNeeded(key) || known && webhookregistration.StillNeeded(h.manager.GetCache(), status)
+	return h.members.StillNeeded(key) || known && h.attached.StillNeeded(h.manager.GetCache(), status)
 }
 
 // assemble adds what every replica runs to the manager.

@@ -17,7 +17,8 @@ func (h *hub) term(ctx context.Context) error {
 		Config: h.Config, Cache: h.manager.GetCache(), Client: h.client, Clusters: h.clusters, Guard: h.guard,
 		Holders: h.holders,
 		Secrets: h.secrets, SecretMetadata: h.secretMetadata, Bundles: h.bundles, Members: h.members, Events: events,
-		WatchedUntil: h.watchedUntil, Metrics: h.metrics, Settings: h.settings, Webhooks: h.forControllers(), Clock: h.Clock, Logger: h.Logger,
+		WatchedUntil: h.watchedUntil, Metrics: h.metrics, Settings: h.settings,
+		Webhooks: h.forControllers(), Attached: &h.attached, Clock: h.Clock, Logger: h.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("beginning a term: %w", err)

@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,4 +105,20 @@ func TestAProviderThatTheHubDoesNotHave(t *testing.T) {
 		ofProviders("another")(c)
 	}})
 	e.Expect(err).To(MatchError(ContainSubstring(`the hub was not built with "another"`)))
+}
+
+// A TargetCluster that wants such a provider gets an event that names those that there are.
+func TestATargetWantsAProviderThatTheHubDoesNotHave(t *testing.T) {
+	e := newEnv(t)
+	e.Expect(source.Client.Create(e.ctx, testbed.Registration(e.name, "a", e.alias(target)))).To(Succeed())
+	hub := e.startHub(serveWebhooks(e))
+	e.Eventually(e.exists("a")).Should(BeTrue(), "%s", hub.Log)
+	e.setWebhooks("a", `{"registration":{"scope":"Runtime"},`+
+		`"controlPlanes":{"enabled":true,"providers":["example","another"]}}`)
+	e.Eventually(func() []eventsv1.Event {
+		events := &eventsv1.EventList{}
+		e.Expect(source.Client.List(e.ctx, events, client.InNamespace(e.name))).To(Succeed())
+		return events.Items
+	}).Should(ContainElement(And(HaveField("Reason", "WebhooksInvalid"), HaveField("Note", ContainSubstring(
+		`spec.webhooks.controlPlanes.providers[1]: Unsupported value: "another"`)))), "%s", hub.Log)
 }

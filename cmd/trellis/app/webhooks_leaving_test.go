@@ -66,6 +66,29 @@ func TestWebhooksOfADeletedRegistration(t *testing.T) {
 	e.Expect(e.host(target)).To(BeEmpty(), "nothing calls the hub that is down")
 }
 
+// HUB-8: the same if the TargetCluster is deleted, too, whichever is the first.
+func TestWebhooksOfADeletedTargetCluster(t *testing.T) {
+	e := newEnv(t)
+	hub := e.startHub(serveWebhooks(e))
+	for name, first := range map[string]bool{"first": true, "last": false} {
+		e.Expect(source.Client.Create(e.ctx, testbed.Registration(e.name, name, e.alias(target)))).To(Succeed())
+		e.Eventually(e.exists(name)).Should(BeTrue(), "%s", hub.Log)
+		e.setWebhooks(name, someHost)
+		e.Eventually(e.webhooksOf(name)).Should(Equal("True WebhooksRegistered"), "%s", hub.Log)
+		e.Expect(e.configurations(target)()).To(Equal(2))
+		tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: e.name, Name: name}}
+		if first {
+			e.Expect(source.Client.Delete(e.ctx, tc)).To(Succeed())
+		}
+		e.unregister(name)
+		if !first {
+			e.Expect(client.IgnoreNotFound(source.Client.Delete(e.ctx, tc))).To(Succeed())
+		}
+		e.Eventually(e.configurations(target)).Should(BeZero(), "%s", hub.Log)
+		e.Eventually(e.exists(name)).Should(BeFalse(), "%s", hub.Log)
+	}
+}
+
 // HUB-8: if the configurations cannot be deleted, the condition of the TargetCluster says so, and how to delete them.
 func TestWebhooksOfATargetThatIsGoneForGood(t *testing.T) {
 	e := newEnv(t)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/webhooks/admission"
@@ -23,6 +24,16 @@ var all = map[string]func(ReaderOf) ([]*controlplane.Webhook, error){
 
 // Names are those of all providers.
 func Names() []string { return slices.Sorted(maps.Keys(all)) }
+
+// Unknown returns a fault for each wanted provider that the hub was not built with. path is that of the list.
+func Unknown(wanted []string, path *field.Path) (faults field.ErrorList) {
+	for i, name := range wanted {
+		if _, is := all[name]; !is {
+			faults = append(faults, field.NotSupported(path.Index(i), name, Names()))
+		}
+	}
+	return faults
+}
 
 // Webhooks returns those of all providers, as a hub serves them.
 func Webhooks(readerOf ReaderOf) (webhooks []admission.Webhook, err error) {
