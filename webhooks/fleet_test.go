@@ -20,6 +20,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/hack/testbed/reviews"
@@ -58,6 +59,7 @@ func BenchmarkFleet(b *testing.B) {
 type fleet struct {
 	*WithT
 	address  string
+	roots    *x509.CertPool
 	clients  []*http.Client
 	webhooks []admission.Webhook
 	bodies   [][]byte // of reviews, one for each webhook
@@ -81,8 +83,13 @@ func newFleet(b *testing.B, c reviews.Target, all []admission.Webhook) *fleet {
 	target := server.Target{UID: "uid", Settings: c.Settings}
 	s, err := server.New(server.Options{
 		Address: "127.0.0.1:0", Notice: time.Millisecond, Webhooks: all,
-		Find:        func(clustercache.ClusterKey) (server.Target, bool) { return target, true },
-		State:       func(clustercache.ClusterKey) admission.State { return c.State },
+		Find: func(clustercache.ClusterKey) (server.Target, bool) { return target, true },
+		State: func(key clustercache.ClusterKey, _ types.UID) admission.State {
+			if key == hangs {
+				return hanging{c.State}
+			}
+			return c.State
+		},
 		Keys:        func() [][]byte { return [][]byte{fleetSecret} },
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil },
 	})
@@ -91,17 +98,22 @@ func newFleet(b *testing.B, c reviews.Target, all []admission.Webhook) *fleet {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
 	f.Eventually(s.Addr).ShouldNot(BeNil())
-	f.address = "https://" + s.Addr().String()
+	f.address, f.roots = "https://"+s.Addr().String(), roots
 	for range fleetTargets {
-		// API servers call webhooks by HTTP/1.1.
-		transport := &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, MaxIdleConnsPerHost: 10,
-		}
-		b.Cleanup(transport.CloseIdleConnections)
-		f.clients = append(f.clients, &http.Client{Transport: transport, Timeout: 10 * time.Second})
+		f.clients = append(f.clients, f.newClient(b, 10))
 	}
 	b.Cleanup(func() { cancel(); f.Expect(<-ended).To(Succeed()) })
 	return f
+}
+
+// newClient calls webhooks by HTTP/1.1, as API servers do, and keeps some connections.
+func (f *fleet) newClient(b *testing.B, kept int) *http.Client {
+	b.Helper()
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: f.roots, ServerName: "example.com"}, MaxIdleConnsPerHost: kept,
+	}
+	b.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
 }
 
 var fleetSecret = []byte(strings.Repeat("k", 32))

@@ -136,17 +136,23 @@ func TestCMN9_WhatIsRightIsNotPatched(t *testing.T) {
 	})
 }
 
+// HUB-26: nor does it leave anything behind.
 func TestCMN21_TryingOutIsTheSame(t *testing.T) {
 	eachMutating(t, func(t *testing.T, w admission.Webhook) {
 		g := NewWithT(t)
 		c := ofSamples(t)
+		untouched := *ofSamples(t).State
 		request := c.Request(t, sample(w, 2))
 		want, err := w.Handler.Handle(t.Context(), request)
 		g.Expect(err).NotTo(HaveOccurred())
 		request.DryRun = ptr.To(true)
+		sent := request.DeepCopy()
 		got, err := w.Handler.Handle(t.Context(), request)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(got).To(Equal(want))
+		c.State.Calls = nil
+		g.Expect(*c.State).To(Equal(untouched), "what was read is as it was")
+		g.Expect(request.AdmissionRequest).To(Equal(sent))
 	})
 }
 

@@ -149,6 +149,17 @@ func TestCMN11_WebhooksThatAreOff(t *testing.T) {
 	}
 }
 
+// CMN-16: a target switches off what its class has switched on, as one without nodes does.
+func TestCMN16_WhatATargetSwitchesOffIsOff(t *testing.T) {
+	g := NewWithT(t)
+	off := reviews.Webhooks(t, strings.ReplaceAll(everything, "enabled: true", "enabled: false"))
+	merged := all(t, hubv1alpha1.WebhookScopeTarget).Merge(&off)
+	merged.SetDefaults(hubv1alpha1.WebhookScopeTarget)
+	for _, w := range webhooks.All(nil) {
+		g.Expect(w.Enabled(&merged)).To(BeFalse(), w.Name)
+	}
+}
+
 func TestFailurePolicyAndTimeoutOfSettings(t *testing.T) {
 	g := NewWithT(t)
 	settings := all(t, hubv1alpha1.WebhookScopeTarget)

@@ -94,7 +94,16 @@ func (r *reconciler) note(key clustercache.ClusterKey, change func(*known)) {
 
 // progress tells how many targets do not have what has a hash.
 func (r *reconciler) progress(hash string) (p certificates.Progress) {
-	for _, status := range r.Environment.Clusters.List("") {
+	all := r.Environment.Clusters.List("")
+	for _, key := range r.engaged() {
+		if key.Namespace != "" {
+			continue
+		}
+		if source, registered := r.Environment.Clusters.GetStatus(key); registered { // it is not listed
+			all = append(all, source)
+		}
+	}
+	for _, status := range all {
 		if !r.wanted(status) {
 			continue
 		}
@@ -110,13 +119,6 @@ func (r *reconciler) progress(hash string) (p certificates.Progress) {
 			p.Pending++
 		default:
 			p.Unreachable++
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, k := range r.known {
-		if key.Namespace == "" && k.hash != hash { // the source is not listed
-			p.Pending++
 		}
 	}
 	return p
@@ -449,7 +451,7 @@ func put[T client.Object](
 	switch {
 	case apierrors.IsNotFound(err):
 		if err := target.Create(ctx, desired); err != nil {
-			return false, fmt.Errorf("creating the configuration of webhooks %s: %w", desired.GetName(), err)
+			return false, fmt.Errorf("creating the configuration of webhooks %s: %w", desired.GetName(), redacted{err})
 		}
 		return true, nil
 	case err != nil:
@@ -471,7 +473,7 @@ func change[T client.Object](
 	live.SetLabels(with(live.GetLabels(), desired.GetLabels()))
 	live.SetAnnotations(with(live.GetAnnotations(), desired.GetAnnotations()))
 	if err := target.Update(ctx, live); err != nil { // it has the version that was read
-		return false, fmt.Errorf("updating the configuration of webhooks %s: %w", desired.GetName(), err)
+		return false, fmt.Errorf("updating the configuration of webhooks %s: %w", desired.GetName(), redacted{err})
 	}
 	return true, nil
 }
@@ -532,9 +534,13 @@ func (r *reconciler) reach(ctx context.Context, target *multicluster.Target) err
 // code matches what nobody should read of the paths of calls in messages of API servers.
 var code = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}/`)
 
-func withoutCodes(err error) error {
-	return errors.New(untrusted.Message(code.ReplaceAllString(err.Error(), ".(code)/")))
-}
+// redacted is an error without the codes of paths: API servers repeat what they do not accept.
+type redacted struct{ error }
+
+func (r redacted) Error() string { return code.ReplaceAllString(r.error.Error(), ".(code)/") }
+func (r redacted) Unwrap() error { return r.error }
+
+func withoutCodes(err error) error { return errors.New(untrusted.Message(redacted{err}.Error())) }
 
 // detach deletes what is registered, and sees to it that it is gone.
 func (r *reconciler) detach(ctx context.Context, target *multicluster.Target) error {

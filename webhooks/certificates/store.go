@@ -73,7 +73,6 @@ type Store struct {
 
 	mu       sync.Mutex
 	material *Material
-	version  string // of the Secret that the material is from
 	changed  chan struct{}
 	known    chan struct{} // closed when there is material
 }
@@ -165,7 +164,7 @@ func (s *Store) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the Secret %s: %w", s.Secret, err)
 	}
-	return s.use(ctx, state, secret.ResourceVersion)
+	return s.use(ctx, state)
 }
 
 func (s *Store) create(ctx context.Context) (*corev1.Secret, error) {
@@ -182,7 +181,7 @@ func (s *Store) create(ctx context.Context) (*corev1.Secret, error) {
 }
 
 // use has what is in a state used from now on.
-func (s *Store) use(ctx context.Context, from *state, version string) error {
+func (s *Store) use(ctx context.Context, from *state) error {
 	material, err := from.material()
 	if err == nil && s.External.Name != "" {
 		err = s.external(ctx, material)
@@ -193,7 +192,7 @@ func (s *Store) use(ctx context.Context, from *state, version string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.material
-	s.material, s.version = material, version
+	s.material = material
 	if before != nil && before.Hash == material.Hash && before.Phase == material.Phase &&
 		bytes.Equal(before.certificate.Certificate[0], material.certificate.Certificate[0]) {
 		return nil
@@ -297,5 +296,5 @@ func (s *Store) rotate(ctx context.Context, write client.Client, progress func(h
 	if err := write.Update(ctx, secret); err != nil { // it has the version that was read
 		return fmt.Errorf("the Secret %s: %w", s.Secret, err)
 	}
-	return s.use(ctx, state, secret.ResourceVersion)
+	return s.use(ctx, state)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +50,8 @@ func (h *handler) Handle(ctx context.Context, request *admission.Request) (admis
 		DryRun: request.DryRun != nil && *request.DryRun,
 	}
 	if err := h.prepare(ctx, c, request); err != nil {
-		return denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, err), nil
+		// No refusal: where the policy is Ignore, the object goes on.
+		return admission.Response{}, apierrors.NewInternalError(err)
 	}
 
 	if validates {

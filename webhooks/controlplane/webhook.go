@@ -41,13 +41,13 @@ type Definition struct {
 	// Reader reads from the cluster of the objects: Clusters, and what mutators ask for. Nil if nothing is read.
 	Reader client.Reader
 	// ReaderOf returns what reads from the cluster of a request, for a hub that serves several of them, and takes the
-	// place of Reader. If it fails, the object is refused.
+	// place of Reader. If it fails, the object is refused unless the failure policy is Ignore.
 	ReaderOf func(context.Context, *admission.Request) (client.Reader, error)
 	// Shoot returns what reads from the shoot of a request. Nil: mutators do not need it. If it fails, the object is
-	// refused.
+	// refused unless the failure policy is Ignore.
 	Shoot func(context.Context, *admission.Request) (client.Reader, error)
-	// WithCluster reads the Cluster before a mutator is called. If there is none, the object is refused. Otherwise it
-	// is read when a mutator asks for it.
+	// WithCluster reads the Cluster before a mutator is called. If there is none, the object is refused unless the
+	// failure policy is Ignore. Without it, the Cluster is read when a mutator asks for it.
 	WithCluster bool
 }
 

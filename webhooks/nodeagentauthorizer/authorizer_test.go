@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -502,5 +503,41 @@ func BenchmarkAuthorize(b *testing.B) {
 		if d, err := a.Authorize(b.Context(), caller(true), s); err != nil || !d.Allowed {
 			b.Fatal(d, err)
 		}
+	}
+}
+
+// HUB-25: where the hub must not read Secrets, only requests are denied that depend on what is in one.
+func TestWithoutRightsToReadSecrets(t *testing.T) {
+	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "", errors.New("the hub has no right to do that"))
+	a := authorizer()
+	known := a.Targets.(clients).Client.(client.WithWatch)
+	a.Targets = clients{interceptor.NewClient(known, interceptor.Funcs{
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption,
+		) error {
+			if _, is := o.(*corev1.Secret); is {
+				return forbidden
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return forbidden
+		},
+	})}
+	for request, machines := range map[string]bool{
+		"get secrets kube-system/ref-all": true, "get secrets kube-system/osc-b": false,
+	} {
+		agent := map[bool]string{true: "m1", false: "node-1"}[machines]
+		d, err := a.Authorize(t.Context(), caller(machines), spec(agent, request))
+		g := NewWithT(t)
+		g.Expect(outcomeOf(t, d, err)).To(Equal(failed), request)
+		g.Expect(err).To(MatchError(ContainSubstring("the hub has no right to do that")))
+	}
+	for _, request := range []string{
+		"get secrets kube-system/gardener-valitail", "get secrets kube-system/osc-a", "get nodes /node-1",
+		"get pods n/own", "create events n/a",
+	} {
+		d, err := a.Authorize(t.Context(), caller(true), spec("m1", request))
+		NewWithT(t).Expect(outcomeOf(t, d, err)).To(Equal(allowed), request)
 	}
 }

@@ -5,8 +5,8 @@
 // A request is admitted in steps, and the first that fails ends it. The path has to be one that the hub made (package
 // routes): it identifies the target that asks. A client certificate and the name of the host, if there are any, have to
 // agree with it. The address of the caller is never looked at. Then the limits follow: requests in flight and rate of
-// the target, requests in flight of all targets, and memory for the body. Only then is the body read, within bounds of
-// its size, its nesting and the number of its values.
+// the target, the bytes that it sends in a second, requests in flight of all targets, and memory for the body. Only
+// then is the body read, within bounds of its size, its nesting and the number of its values.
 //
 // The handler of the webhook gets the settings of the target and a State that can reach no other (package admission).
 // It has the time that the API server waits, less a tenth.
@@ -25,8 +25,9 @@
 //
 // # The end
 //
-// When the context ends, Ready fails at once, but calls are served as before until everybody has noticed. Then the
-// connections are closed, each after its last answer.
+// When the context ends, Ready fails at once, but calls are served as before until everybody has noticed. Each answer
+// asks the caller to close its connection, so that by then hardly any is left. The rest are closed, each after its last
+// answer.
 //
 // # Trade-offs
 //

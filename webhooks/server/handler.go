@@ -45,6 +45,11 @@ type call struct {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.ending.Load() {
+		// The caller opens its next connection to another replica. net/http makes a GOAWAY of it for HTTP/2. A
+		// connection that were closed later, while idle, might just be taking another request.
+		w.Header().Set("Connection", "close")
+	}
 	claimed, ok := routes.Parse(r.URL.Path)
 	if !ok {
 		s.refuse(w, "", resultForged, http.StatusNotFound, "no such path")
@@ -223,7 +228,8 @@ func (c *call) handle(
 		c.server.Metrics.took(c.name, c.server.Clock.Since(began).Seconds())
 	}()
 	return webhook.Handler.Handle(ctx, &admission.Request{ //nolint:wrapcheck // the caller maps it
-		Target: c.Target, Settings: settings, State: c.server.State(c.Target), AdmissionRequest: review.Request,
+		Target: c.Target, Settings: settings, State: c.server.State(c.Target, c.UID),
+		AdmissionRequest: review.Request,
 	})
 }
 

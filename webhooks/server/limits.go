@@ -21,6 +21,9 @@ type Limits struct {
 	// TargetBytes is how much memory the bodies of a target may take at a time, and Bytes those of all targets.
 	// Defaults: 32 MiB and 256 MiB.
 	TargetBytes, Bytes int64
+	// TargetRate is how many bytes of bodies a target may send in a second: what decoding takes of the processors grows
+	// with them. As much as TargetBytes may come at once. Default: 8 MiB.
+	TargetRate int64
 	// Timeout is how long a request may take if the caller waits for longer. Default: 10s.
 	Timeout time.Duration
 }
@@ -35,6 +38,7 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.TargetBurst, 400)
 	setDefault(&l.TargetBytes, 32<<20)
 	setDefault(&l.Bytes, 256<<20)
+	setDefault(&l.TargetRate, 8<<20)
 	setDefault(&l.Timeout, 10*time.Second)
 }
 
@@ -68,7 +72,8 @@ type limiter struct {
 type share struct {
 	inFlight int
 	bytes    int64
-	pace     *rate.Limiter
+	// pace is that of requests, flow that of the bytes of their bodies.
+	pace, flow *rate.Limiter
 	// errors is how often what fails is logged.
 	errors *rate.Limiter
 	// served counts requests, refused those of them that were not worked on.
@@ -85,6 +90,7 @@ func (l *limiter) of(key clustercache.ClusterKey) *share {
 	if own == nil {
 		own = &share{
 			pace:   rate.NewLimiter(rate.Limit(l.limits.TargetQPS), l.limits.TargetBurst),
+			flow:   rate.NewLimiter(rate.Limit(l.limits.TargetRate), int(l.limits.TargetBytes)),
 			errors: rate.NewLimiter(1, 10),
 		}
 		l.targets[key] = own
@@ -99,7 +105,8 @@ func (l *limiter) admit(key clustercache.ClusterKey, bytes int64, now time.Time)
 	own := l.of(key)
 	own.served++
 	switch {
-	case own.inFlight >= l.limits.TargetInFlight, own.bytes+bytes > l.limits.TargetBytes, !own.pace.AllowN(now, 1):
+	case own.inFlight >= l.limits.TargetInFlight, own.bytes+bytes > l.limits.TargetBytes, !own.pace.AllowN(now, 1),
+		!own.flow.AllowN(now, int(bytes)):
 		own.refused++
 		return nil, tooMany
 	case l.inFlight >= l.limits.InFlight, l.bytes+bytes > l.limits.Bytes:

@@ -2,16 +2,20 @@ package server_test
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/trellis-hub/trellis/metrics"
 	"github.com/trellis-hub/trellis/webhooks/admission"
@@ -102,6 +106,18 @@ func TestBodiesOfATarget(t *testing.T) {
 	b.Expect(b.post(path(keyB, "uid-b", false), review("v1", "{}"))).To(allows)
 }
 
+// HUB-30: nor the processors, which large bodies take as well.
+func TestBytesOfATargetInASecond(t *testing.T) {
+	b := newBench(t, func(o *server.Options) { o.Limits.TargetRate, o.Limits.TargetBytes = 1, 3<<20 })
+	large := review("v1", `"`+strings.Repeat("x", 1<<20)+`"`)
+	for range 2 {
+		b.Expect(b.post(fails, large)).To(allows)
+	}
+	b.Expect(b.post(fails, large)).To(HaveField("Status", 429))
+	b.Expect(b.post(path(keyB, "uid-b", false), large)).To(allows)
+	b.Expect(b.post(fails, review("v1", "{}"))).To(allows, "there is room for a small one")
+}
+
 // HUB-29.
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
@@ -156,4 +172,63 @@ func TestTheEnd(t *testing.T) {
 	end()
 	b.Eventually(answered).Should(Receive(allows))
 	b.Eventually(ended).Should(Receive(BeNil()))
+}
+
+// HUB-20: while a replica announces its end, whoever calls it is answered, and opens the next connection elsewhere.
+func TestConnectionsOfAReplicaThatEnds(t *testing.T) {
+	for _, protocol := range []string{"http/1.1", "h2"} {
+		t.Run(protocol, func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(time.Now())
+			b := newBench(t, func(o *server.Options) { o.Clock, o.Notice = clock, time.Minute })
+			transport := &http.Transport{
+				TLSClientConfig:   &tls.Config{RootCAs: b.roots, ServerName: "hub.example.org"},
+				ForceAttemptHTTP2: protocol == "h2",
+			}
+			t.Cleanup(transport.CloseIdleConnections)
+			caller := &http.Client{Transport: transport}
+			reused := func() (is bool) {
+				ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+					GotConn: func(info httptrace.GotConnInfo) { is = info.Reused },
+				})
+				a, err := b.try(caller, fails, review("v1", "{}"), func(r *http.Request) { *r = *r.WithContext(ctx) })
+				b.Expect(err).NotTo(HaveOccurred())
+				b.Expect(a).To(allows)
+				return is
+			}
+			reused()
+			b.Eventually(reused).Should(BeTrue())
+			ended := make(chan error, 1)
+			go func() { ended <- b.stop() }()
+			b.Eventually(func() error { return b.server.Ready(nil) }).Should(HaveOccurred())
+			reused() // the last request of the connection that there was
+			b.Eventually(reused).Should(BeFalse())
+			b.Eventually(clock.HasWaiters).Should(BeTrue())
+			b.Eventually(func() chan error { clock.Step(time.Minute); return ended }).Should(Receive(BeNil()))
+		})
+	}
+}
+
+// Whoever does not read the answer gives up its place when the time is over.
+func TestACallerThatReadsNoAnswer(t *testing.T) {
+	b := newBench(t, func(o *server.Options) {
+		o.Limits.TargetInFlight, o.Limits.Timeout = 1, 250*time.Millisecond
+	})
+	patch := []byte(`["` + strings.Repeat("x", 32<<20) + `"]`)
+	began := make(chan struct{}, 1)
+	b.does(func(context.Context, *admission.Request) (admission.Response, error) {
+		began <- struct{}{}
+		return admission.Response{Patch: patch}, nil
+	})
+	connection, err := tls.Dial("tcp", b.server.Addr().String(), &tls.Config{
+		RootCAs: b.roots, ServerName: "hub.example.org", NextProtos: []string{"http/1.1"},
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = connection.Close() }()
+	body := review("v1", "{}")
+	_, err = fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s", fails, len(body), body)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Eventually(began, "1m").Should(Receive())
+	b.does(returns(admission.Response{}, nil))
+	b.Eventually(func() answer { return b.post(fails, review("v1", "{}")) }, "1m").Should(allows)
 }

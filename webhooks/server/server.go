@@ -72,8 +72,8 @@ type Options struct {
 	Extras   map[string]Extra
 	// Find returns a target from memory; false: it is not registered.
 	Find func(clustercache.ClusterKey) (Target, bool)
-	// State returns what handlers read of a target.
-	State func(clustercache.ClusterKey) admission.State
+	// State returns what handlers read of a target, which is the cluster with a UID.
+	State func(target clustercache.ClusterKey, uid types.UID) admission.State
 	// Keys are those that the codes of paths may be made with.
 	Keys func() [][]byte
 	// Certificate is that of the server, for each connection anew.
@@ -202,8 +202,10 @@ func (s *Server) inner() *http.Server {
 	}
 	return &http.Server{
 		Handler: s, TLSConfig: config, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog: log.New(debugWriter{s.Logger}, "", 0),
+		// A caller that does not read its answer must not keep its place.
+		WriteTimeout: 2 * s.Limits.Timeout,
+		HTTP2:        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ErrorLog:     log.New(debugWriter{s.Logger}, "", 0),
 	}
 }
 

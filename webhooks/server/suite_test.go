@@ -93,7 +93,7 @@ func newBench(t *testing.T, change func(*server.Options)) *bench {
 			target, registered := b.targets[key]
 			return target, registered
 		},
-		State:       func(clustercache.ClusterKey) admission.State { return nil },
+		State:       func(clustercache.ClusterKey, types.UID) admission.State { return nil },
 		Keys:        func() [][]byte { return [][]byte{key} },
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil },
 	}

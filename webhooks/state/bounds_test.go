@@ -23,7 +23,7 @@ func TestBytesOfATargetAreBounded(t *testing.T) {
 			Namespace: fmt.Sprint("n", i), Name: "large", Labels: map[string]string{"x": strings.Repeat("x", size)},
 		}})).To(Succeed())
 	}
-	s := x.cache.Of(a)
+	s := x.cache.Of(a, "uid")
 	for i := range namespaces {
 		x.Expect(s.HorizontalPodAutoscalers(x.ctx, fmt.Sprint("n", i))).To(HaveLen(1))
 		x.Expect(x.cache.Bytes()).To(And(BeNumerically(">=", min(i+1, 12)*size), BeNumerically("<=", 4<<20)))
@@ -33,7 +33,7 @@ func TestBytesOfATargetAreBounded(t *testing.T) {
 	x.Expect(x.calls.Load()).To(BeEquivalentTo(namespaces), "what was asked for last is kept")
 	x.Expect(s.HorizontalPodAutoscalers(x.ctx, "n0")).To(HaveLen(1))
 	x.Expect(x.calls.Load()).To(BeEquivalentTo(namespaces+1), "what was asked for first is read again")
-	x.cache.Forget(a)
+	x.cache.Of(a, "another")
 	x.Expect(x.cache.Bytes()).To(BeZero())
 	x.Expect(s.HorizontalPodAutoscalers(x.ctx, "n0")).To(HaveLen(1))
 	x.Expect(x.cache.Bytes()).To(BeZero(), "a target that is forgotten keeps nothing any more")
@@ -48,20 +48,20 @@ func TestBytesOfAllTargetsAreBounded(t *testing.T) {
 		x.Expect(x.clients[key].Create(x.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: "large", Labels: map[string]string{"x": strings.Repeat("x", size)},
 		}})).To(Succeed())
-		nodes, _, err := x.cache.Of(key).Nodes(x.ctx)
+		nodes, _, err := x.cache.Of(key, "uid").Nodes(x.ctx)
 		x.Expect(err).NotTo(HaveOccurred())
 		x.Expect(nodes).To(HaveLen(2))
 		x.Expect(x.cache.Bytes()).To(And(BeNumerically(">", size), BeNumerically("<", 1<<20)))
 	}
 	x.away.Store(true)
-	_, _, err := x.cache.Of(a).Nodes(x.ctx)
+	_, _, err := x.cache.Of(a, "uid").Nodes(x.ctx)
 	x.Expect(err).To(MatchError(admission.ErrUnknown), "nothing is kept of it")
-	nodes, _, err := x.cache.Of(b).Nodes(x.ctx)
+	nodes, _, err := x.cache.Of(b, "uid").Nodes(x.ctx)
 	x.Expect(err).NotTo(HaveOccurred())
 	x.Expect(nodes).To(HaveLen(2))
 	x.cache.Bound(size / 2)
 	x.away.Store(false)
-	nodes, _, err = x.cache.Of(a).Nodes(x.ctx)
+	nodes, _, err = x.cache.Of(a, "uid").Nodes(x.ctx)
 	x.Expect(err).NotTo(HaveOccurred())
 	x.Expect(nodes).To(HaveLen(2), "what cannot be kept is read")
 	x.Expect(x.cache.Bytes()).To(BeNumerically(">", size), "of another target")

@@ -72,14 +72,16 @@ func New(clusters Clusters, c clock.PassiveClock) *Cache {
 	return cache
 }
 
-// Of returns the state of a target.
-func (c *Cache) Of(key clustercache.ClusterKey) admission.State {
+// Of returns the state of a target, which is the cluster with a UID. What was read of another cluster that was
+// registered under the same name is forgotten.
+func (c *Cache) Of(key clustercache.ClusterKey, uid types.UID) admission.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t, has := c.targets.Get(key); has {
+	if t, has := c.targets.Get(key); has && t.uid == uid {
 		return t
 	}
-	t := &target{cache: c, key: key}
+	c.targets.Remove(key)
+	t := &target{cache: c, key: key, uid: uid}
 	kept, err := simplelru.NewLRU(maxKept, func(_ question, a answer) {
 		t.bytes -= a.size
 		c.bytes -= a.size
@@ -90,13 +92,6 @@ func (c *Cache) Of(key clustercache.ClusterKey) admission.State {
 	t.kept = kept
 	c.targets.Add(key, t)
 	return t
-}
-
-// Forget forgets what was read of a target: it may be another cluster from now on.
-func (c *Cache) Forget(key clustercache.ClusterKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.targets.Remove(key)
 }
 
 // question is what is asked of a target.
@@ -116,6 +111,7 @@ type answer struct {
 type target struct {
 	cache  *Cache
 	key    clustercache.ClusterKey
+	uid    types.UID
 	flying singleflight.Group
 
 	// The mutex of the cache guards what follows. A target that is forgotten keeps nothing any more.

@@ -111,7 +111,7 @@ func (x *bench) after(d time.Duration) { x.clock.SetTime(x.clock.Now().Add(d)) }
 func TestWhatIsRead(t *testing.T) {
 	x := newBench(t)
 	for key, value := range map[clustercache.ClusterKey]string{a: "a", b: "b"} {
-		s := x.cache.Of(key)
+		s := x.cache.Of(key, "uid")
 		account, err := s.ServiceAccount(x.ctx, name)
 		x.Expect(err).NotTo(HaveOccurred())
 		x.Expect(account.Labels).To(HaveKeyWithValue("of", value))
@@ -141,7 +141,7 @@ func TestWhatIsRead(t *testing.T) {
 
 func TestForHowLongItIsUsed(t *testing.T) {
 	x := newBench(t)
-	s := x.cache.Of(a)
+	s := x.cache.Of(a, "uid")
 	for range 3 {
 		x.Expect(s.ServiceAccount(x.ctx, name)).NotTo(BeNil())
 	}
@@ -149,15 +149,14 @@ func TestForHowLongItIsUsed(t *testing.T) {
 	x.after(6 * time.Second)
 	x.Expect(s.ServiceAccount(x.ctx, name)).NotTo(BeNil())
 	x.Expect(x.calls.Load()).To(BeEquivalentTo(2))
-	x.cache.Forget(a)
-	x.Expect(x.cache.Of(a).ServiceAccount(x.ctx, name)).NotTo(BeNil())
+	x.Expect(x.cache.Of(a, "another").ServiceAccount(x.ctx, name)).NotTo(BeNil())
 	x.Expect(x.calls.Load()).To(BeEquivalentTo(3))
 }
 
 // HUB-17, PTM-14: that something does not exist is found out each time.
 func TestWhatDoesNotExist(t *testing.T) {
 	x := newBench(t)
-	s := x.cache.Of(a)
+	s := x.cache.Of(a, "uid")
 	other := types.NamespacedName{Namespace: name.Namespace, Name: "other"}
 	_, err := s.ServiceAccount(x.ctx, other)
 	x.Expect(apierrors.IsNotFound(err)).To(BeTrue())
@@ -171,7 +170,7 @@ func TestWhatDoesNotExist(t *testing.T) {
 // HUB-18, HUB-19: what was known last is used for a while.
 func TestATargetThatIsAway(t *testing.T) {
 	x := newBench(t)
-	s := x.cache.Of(a)
+	s := x.cache.Of(a, "uid")
 	x.Expect(s.ServiceAccount(x.ctx, name)).NotTo(BeNil())
 	x.Expect(s.Namespace(x.ctx, name.Namespace)).NotTo(BeNil())
 	_, _, err := s.Nodes(x.ctx)
@@ -197,7 +196,7 @@ func TestATargetThatIsAway(t *testing.T) {
 func TestATargetThatHangs(t *testing.T) {
 	x := newBench(t)
 	x.hangs = make(chan struct{})
-	s := x.cache.Of(a)
+	s := x.cache.Of(a, "uid")
 	ctx, cancel := context.WithCancel(x.ctx)
 	var work sync.WaitGroup
 	failed := make(chan error, 10)
@@ -227,7 +226,7 @@ func TestWhatIsLarge(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: large.Namespace, Name: large.Name},
 		Data:       map[string]string{"x": strings.Repeat("x", 17<<10)},
 	})).To(Succeed())
-	s := x.cache.Of(a)
+	s := x.cache.Of(a, "uid")
 	for range 2 {
 		x.Expect(s.ConfigMap(x.ctx, large)).NotTo(BeNil())
 	}

@@ -45,6 +45,7 @@ import (
 	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/leader"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
+	"github.com/trellis-hub/trellis/webhooks/certificates"
 )
 
 // userAgent is what sources and targets see. It is a variable so that the linker can give the replicas of a trial
@@ -85,6 +86,8 @@ type Options struct {
 	// handed to SetLogLevel, which is required then; other changes need a restart.
 	ConfigFile  string
 	SetLogLevel func(level string)
+	// Certificates, if set, changes how often what calls of webhooks are secured with is read and renewed.
+	Certificates func(*certificates.Options)
 	// Started, if set, is called once when the hub contends for leadership: everything else is running.
 	Started func()
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -59,6 +61,9 @@ func (h *hub) newServing() (*serving, error) {
 	}
 	if clients := config.ClientAuthorities.SecretName; clients != "" {
 		options.Clients = types.NamespacedName{Namespace: namespace, Name: clients}
+	}
+	if h.Certificates != nil {
+		h.Certificates(&options)
 	}
 	if s.store, err = certificates.New(options); err != nil {
 		return nil, err //nolint:wrapcheck // it says what it was about
@@ -165,7 +170,43 @@ func (h *hub) serve(ctx context.Context) error {
 			return nil
 		}
 	}
+	// Webhooks that have to know something of a target refuse what comes before the hub is connected to it.
+	awaitConnections(ctx, h.Clock, h.connecting)
 	return h.serving.server.Start(ctx) //nolint:wrapcheck // it says what it was about
+}
+
+// connectTime is how long a replica waits for its first connections before it serves webhooks, and connectPoll how
+// often it looks. A target that hangs must not keep it from serving others for longer.
+const connectTime, connectPoll = 10 * time.Second, 100 * time.Millisecond
+
+// awaitConnections waits until no target is connected to for the first time any more, but not for long.
+func awaitConnections(ctx context.Context, c clock.Clock, connecting func() bool) {
+	late := c.NewTimer(connectTime)
+	defer late.Stop()
+	for connecting() {
+		select {
+		case <-c.After(connectPoll):
+		case <-late.C():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// connecting tells whether no attempt to connect to a target with webhooks has ended yet.
+func (h *hub) connecting() bool {
+	all := h.clusters.List("")
+	if source, registered := h.clusters.GetStatus(controllers.SourceTarget); registered {
+		all = append(all, source)
+	}
+	return slices.ContainsFunc(all, func(status clustercache.Status) bool {
+		if status.State != clustercache.StateConnecting {
+			return false
+		}
+		settings := h.settings.Webhooks(status)
+		return slices.ContainsFunc(h.serving.all, func(w admission.Webhook) bool { return w.Enabled(&settings) })
+	})
 }
 
 // forControllers is what the controller of registrations has to know of the server; nil if there is none.
