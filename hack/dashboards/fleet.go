@@ -1,7 +1,8 @@
 package main
 
 // worstTargets selects ten targets: those that are down, then those with the most ManagedResources that are not ready.
-const worstTargets = `topk(10, (1 - target:trellis_target_up:max) * 1000000 + on (target) (max by (target) (trellis_target_managedresources_not_ready) or target:trellis_target_up:max * 0))`
+const worstTargets = `topk(10, max by (target) (1 - target:trellis_target_up:max) * 1000000 + ` +
+	`(max by (target) (trellis_target_managedresources_not_ready) or max by (target) (target:trellis_target_up:max * 0)))`
 
 // ofWorst restricts a query to them.
 func ofWorst(expr string) string { return "(" + expr + ") and on (target) " + worstTargets }
@@ -21,7 +22,7 @@ func fleet() dashboard {
 				{
 					kind: stat, title: "Targets up", unit: "percentunit", bad: 0.99, badBelow: true, drill: toConnectivity,
 					description: "Share of the targets that the hub can reach.",
-					queries:     []query{{expr: `sum(target:trellis_target_up:max) / trellis:targets:count`, legend: "up"}},
+					queries:     []query{{expr: `sum(target:trellis_target_up:max) / sum(trellis:targets:count)`, legend: "up"}},
 				},
 				{
 					kind: stat, title: "ManagedResources ready", unit: "percentunit", bad: 0.99, badBelow: true,
