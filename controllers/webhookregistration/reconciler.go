@@ -144,7 +144,8 @@ func (r *reconciler) leftOver(key clustercache.ClusterKey) bool {
 		return len(r.Webhooks) > 0 // the source has no TargetCluster that would say so
 	}
 	tc := r.targetCluster(context.Background(), key) // whoever asks has none
-	return tc != nil && conditionOf(tc) != nil
+	// The condition is written after the configurations.
+	return r.Attached.has(key) || tc != nil && conditionOf(tc) != nil
 }
 
 // targetCluster returns that of a target; nil if there is none. It belongs to the informer.
@@ -173,7 +174,11 @@ func (r *reconciler) Reconcile(
 		return reconcile.Result{}, nil // nothing is written; what is registered is served
 	}
 	if !r.wanted(target.Status) {
-		return reconcile.Result{}, r.detach(ctx, target)
+		var result reconcile.Result
+		if r.Attached.has(target.Key()) {
+			result.RequeueAfter = retryPause // the informer may not have the condition of the last run yet
+		}
+		return result, r.detach(ctx, target)
 	}
 	again, err := r.attach(ctx, target)
 	if err == nil {
