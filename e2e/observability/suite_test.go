@@ -50,6 +50,7 @@ classes:
   target: {type: Namespace}
 - name: kept
   target: {type: Namespace}
+clusterCache: {drainTimeout: 1m}
 controllers:
   managedResource: {maxConcurrentObjects: 4}
 `

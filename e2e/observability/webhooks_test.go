@@ -205,6 +205,25 @@ var webhookSituations = map[string]func(t *testing.T, alert string){
 		widen()
 		expectOver(t, alert, labels)
 	},
+	// A registration is deleted while the API server of the target cannot be reached.
+	"TrellisWebhooksLeftBehind": func(t *testing.T, alert string) {
+		to := newCluster(t, "left")
+		labels := map[string]string{"target": to.label()}
+		to.callWebhooks(t, `"projectedTokenMount":{"enabled":true,"failurePolicy":"Ignore"}`)
+		g, ctx := NewWithT(t), context.Background()
+		tc := &hubv1alpha1.TargetCluster{}
+		g.Eventually(func(g Gomega) {
+			g.Expect(source.Client.Get(ctx, client.ObjectKey{Namespace: to.namespace, Name: to.name}, tc)).To(Succeed())
+			g.Expect(meta.IsStatusConditionTrue(tc.Status.Conditions, hubv1alpha1.ConditionWebhooksRegistered)).To(BeTrue())
+		}).Should(Succeed())
+		to.way.set(true)
+		g.Expect(source.Client.Delete(ctx, testbed.Registration(to.namespace, to.name, nil))).To(Succeed())
+		expectFiring(t, alert, labels)
+		to.way.set(false)
+		again := testbed.Registration(to.namespace, to.name, to.access(t, "second", long))
+		g.Expect(source.Client.Create(ctx, again)).To(Succeed())
+		expectOver(t, alert, labels)
+	},
 }
 
 // callWebhooks says which webhooks the API server of the target calls. They are switched off again before the target
