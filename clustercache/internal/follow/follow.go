@@ -165,7 +165,7 @@ type attempt struct {
 
 // begin lists unless that was done, and opens a watch.
 //
-// go:noinline
+//go:noinline
 func (f *Follower) begin(ctx context.Context, a *attempt) {
 	if !f.listed {
 		a.watch, a.err = f.list(ctx)
@@ -205,7 +205,7 @@ func (f *Follower) await(ctx context.Context) (suspended bool) {
 
 // ended continues after a watch that ended with an error.
 //
-// go:noinline
+//go:noinline
 func (f *Follower) ended(ctx context.Context, a *attempt, err error) {
 	w := a.watch
 	w.end()
@@ -303,7 +303,7 @@ func (f *Follower) drain(w *watch) error {
 
 // handle takes the next event.
 //
-// go:noinline
+//go:noinline
 func (f *Follower) handle(w *watch) error {
 	e, err := w.event()
 	if err != nil {

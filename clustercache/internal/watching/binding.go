@@ -271,7 +271,7 @@ func (b *Binding) follow() error {
 
 // begin prepares an attempt, which ends with the context.
 //
-// go:noinline
+//go:noinline
 func (b *Binding) begin() (context.Context, error) {
 	if b.follower == nil {
 		if err := b.newFollower(); err != nil {
@@ -297,7 +297,7 @@ func (b *Binding) begin() (context.Context, error) {
 
 // end cleans up after an attempt that the follower ended with an error, and returns what it ended with.
 //
-// go:noinline
+//go:noinline
 func (b *Binding) end(ctx context.Context, err error) error {
 	defer b.abort(nil)
 	defer b.watch.spec.Quota.leave(b)

@@ -21,7 +21,7 @@ import (
 // discovery.json is what kube-apiserver says of itself, a line for each resource; TestServesWhatKubeAPIServerServes of
 // kinds compares it and writes it.
 //
-// go:embed discovery.json
+//go:embed discovery.json
 var discoveryJSON []byte
 
 // Documents are what a set of resources says of itself. They may be used by any number of goroutines.

@@ -12,7 +12,7 @@ import (
 // schemasJSON are the OpenAPI schemas, as kube-apiserver gives them but without descriptions, of what has none in client-go:
 // the metadata of objects and APIService.
 //
-// go:embed schemas.json
+//go:embed schemas.json
 var schemasJSON []byte
 
 const (
