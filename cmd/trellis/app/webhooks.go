@@ -179,7 +179,7 @@ func (h *hub) serve(ctx context.Context) error {
 // often it looks. A target that hangs must not keep it from serving others for longer.
 const connectTime, connectPoll = 10 * time.Second, 100 * time.Millisecond
 
-// awaitConnections waits until no target is connected to for the first time any more, but not for long.
+// awaitConnections waits until each target was tried to connect to, but not for long.
 func awaitConnections(ctx context.Context, c clock.Clock, connecting func() bool) {
 	late := c.NewTimer(connectTime)
 	defer late.Stop()
