@@ -97,7 +97,7 @@ func TestMR24_W15_DriftOfAConfigMapIsCorrected(t *testing.T) {
 				}
 				if test.removes != "" {
 					p.Eventually(p.events).Should(ContainElement(SatisfyAll(HavePrefix("Normal DriftCorrected: "),
-						ContainSubstring("one"), ContainSubstring("left no name ("), ContainSubstring(test.removes))))
+						ContainSubstring("one"), ContainSubstring("a client without a name ("), ContainSubstring(test.removes))))
 				}
 			})
 		}
