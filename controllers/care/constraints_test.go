@@ -157,7 +157,10 @@ func (b *bench) definition(in *twins.Target, kind string, stored ...string) *api
 			},
 		},
 	}
-	b.Expect(c.Create(b.t.Context(), crd)).To(Succeed())
+	b.Eventually(func() error { // that of the test before may be going still
+		crd.ResourceVersion = ""
+		return c.Create(b.t.Context(), crd)
+	}).Should(Succeed())
 	b.t.Cleanup(func() { b.Expect(client.IgnoreNotFound(c.Delete(context.Background(), crd))).To(Succeed()) })
 	b.store(in, crd, stored...)
 	return crd
