@@ -57,7 +57,7 @@ func chooseWebhookPorts() error {
 			return fmt.Errorf("finding a port for webhooks: %w", err)
 		}
 		defer func() { _ = listener.Close() }()
-		webhookPorts[i] = listener.Addr().(*net.TCPAddr).Port
+		webhookPorts[i] = listener.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // of "tcp"
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ var layouts sync.Map // of reflect.Type to *layout
 
 func layoutOf(t reflect.Type) *layout {
 	if known, is := layouts.Load(t); is {
-		return known.(*layout) //nolint:forcetypeassert // nothing else is stored
+		return known.(*layout) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
 	l := &layout{}
 	switch kind := t.Kind(); {
@@ -173,7 +173,7 @@ func layoutOf(t reflect.Type) *layout {
 		}
 	}
 	known, _ := layouts.LoadOrStore(t, l)
-	return known.(*layout) //nolint:forcetypeassert // nothing else is stored
+	return known.(*layout) //nolint:errcheck,forcetypeassert // nothing else is stored
 }
 
 func encodesItself(t reflect.Type) bool {

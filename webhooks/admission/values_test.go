@@ -55,10 +55,10 @@ func FuzzPatchOfPods(f *testing.F) {
 		}
 		patch, err := admission.Patch(from, &before, &after)
 		g.Expect(err).NotTo(HaveOccurred())
-		if result := from; len(patch) > 0 {
+		if len(patch) > 0 {
 			decoded, err := jsonpatch.DecodePatch(patch)
 			g.Expect(err).NotTo(HaveOccurred())
-			result, err = decoded.Apply(from)
+			result, err := decoded.Apply(from)
 			g.Expect(err).NotTo(HaveOccurred(), string(patch))
 			g.Expect(sigsjson.UnmarshalCaseSensitivePreserveInts(result, &got)).To(Succeed())
 		} else {

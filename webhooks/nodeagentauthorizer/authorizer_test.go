@@ -510,7 +510,7 @@ func BenchmarkAuthorize(b *testing.B) {
 func TestWithoutRightsToReadSecrets(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "", errors.New("the hub has no right to do that"))
 	a := authorizer()
-	known := a.Targets.(clients).Client.(client.WithWatch)
+	known := a.Targets.(clients).Client.(client.WithWatch) //nolint:errcheck,forcetypeassert // what the test made
 	a.Targets = clients{interceptor.NewClient(known, interceptor.Funcs{
 		Get: func(
 			ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption,

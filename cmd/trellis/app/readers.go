@@ -101,12 +101,12 @@ func (r *readers) judge(request *http.Request, log logr.Logger) int {
 	key := sha256.Sum256([]byte(token + "\x00" + verb + "\x00" + path))
 	asking := r.first
 	if until, known := r.admitted.Get(key); known {
-		if r.clock.Now().Before(until.(time.Time)) {
+		if until, is := until.(time.Time); is && r.clock.Now().Before(until) {
 			return http.StatusOK
 		}
 		asking = r.again
 	} else if code, known := r.refused.Get(key); known {
-		return code.(int)
+		return code.(int) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
 	select {
 	case asking <- struct{}{}:
