@@ -113,9 +113,9 @@ func (l *load) begin() (end func()) {
 	ctx, stop := context.WithCancel(l.ctx)
 	var work sync.WaitGroup
 	for name, cluster := range map[string]*testbed.Cluster{"east": east, "west": west} {
-		turns := make(chan struct{})
+		slots := make(chan struct{})
 		work.Go(func() {
-			defer close(turns)
+			defer close(slots)
 			ticker := time.NewTicker(pause)
 			defer ticker.Stop()
 			for ctx.Err() == nil {
@@ -125,14 +125,14 @@ func (l *load) begin() (end func()) {
 					return
 				}
 				select {
-				case turns <- struct{}{}:
+				case slots <- struct{}{}:
 				case <-ctx.Done():
 				}
 			}
 		})
 		for range creators {
 			work.Go(func() {
-				for range turns {
+				for range slots {
 					l.create(cluster, "packing-"+name)
 				}
 			})
@@ -172,8 +172,8 @@ func (l *load) create(in *testbed.Cluster, scheduler string) {
 	l.faults = append(l.faults, scheduler+": "+err.Error())
 }
 
-// goesOn waits for a second's worth of pods, or for the first one that is refused.
-func (l *load) goesOn() {
+// awaitPods waits for a second's worth of pods, or for the first one that is refused.
+func (l *load) awaitPods() {
 	before := l.created.Load()
 	l.Eventually(func() bool {
 		l.mu.Lock()
@@ -188,13 +188,13 @@ func TestRollingRestart(t *testing.T) {
 	one, two := s.start(), s.start()
 	l.attach()
 	end := l.begin()
-	l.goesOn()
+	l.awaitPods()
 	s.start()
 	s.stop(one) // it led
-	l.goesOn()
+	l.awaitPods()
 	s.start()
 	s.stop(two)
-	l.goesOn()
+	l.awaitPods()
 	end()
 }
 
@@ -212,7 +212,7 @@ func TestRotation(t *testing.T) {
 			return string(now["path.key"]) != string(former["path.key"]) &&
 				string(now["ca.crt"]) != string(former["ca.crt"])
 		}).Should(BeTrue())
-		l.goesOn()
+		l.awaitPods()
 	}
 	end()
 }
