@@ -121,6 +121,8 @@ func TestATargetWantsAProviderThatTheHubDoesNotHave(t *testing.T) {
 		return events.Items
 	}).Should(ContainElement(And(HaveField("Reason", "WebhooksInvalid"), HaveField("Note", ContainSubstring(
 		`spec.webhooks.controlPlanes.providers[1]: Unsupported value: "another"`)))), "%s", hub.Log)
+	// What is attached for the other provider has to be gone before the next test.
+	e.Eventually(e.webhooksOf("a")).Should(Equal("True WebhooksRegistered"), "%s", hub.Log)
 	e.setWebhooks("a", "null")
 	e.Eventually(e.configurations(target)).Should(BeZero(), "%s", hub.Log)
 	e.Eventually(e.webhooksOf("a")).Should(BeEmpty(), "%s", hub.Log)
