@@ -5,7 +5,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/hack/testbed/twins"
 )
 
@@ -157,6 +160,33 @@ func TestDetaching(t *testing.T) {
 	b.Eventually(b.condition(shared.A)).Should(BeEmpty())
 	mutating, validating = b.names(shared.A)
 	b.Expect(append(mutating, validating...)).To(BeEmpty())
+}
+
+// HUB-8: what was written before webhooks are switched off is deleted, although no condition says yet that it is there.
+func TestSwitchedOffWhileAttaching(t *testing.T) {
+	b := newBench(t, nil)
+	b.serve(b.listener)
+	const none, written, off = 0, 1, 2
+	var state atomic.Int32
+	shared.Intercept(t, func(key clustercache.ClusterKey, r *http.Request) *http.Response {
+		if key != shared.A.Key || r.Method == http.MethodGet {
+			return nil
+		}
+		if strings.HasSuffix(r.URL.Path, "/mutatingwebhookconfigurations") {
+			state.CompareAndSwap(none, written)
+		} else if state.CompareAndSwap(written, off) {
+			b.switchOff(shared.A)
+		}
+		return nil
+	})
+	b.switchOn(shared.A, "api.a")
+	b.start(func(o *Options) { o.period = time.Hour })
+	b.Eventually(state.Load).Should(BeEquivalentTo(off))
+	b.Eventually(func() []string {
+		mutating, validating := b.names(shared.A)
+		return append(mutating, validating...)
+	}).Should(BeEmpty())
+	b.Eventually(b.condition(shared.A)).Should(BeEmpty())
 }
 
 // A hub that cannot be called does not stop its own repair, nor pods that it needs.
