@@ -208,8 +208,8 @@ type Watcher struct {
 	// Form names what Transform makes of objects: subscriptions with the same Form have the same Transform, and share a
 	// stream if all above but Name is the same, too. Without it a watcher with a Transform shares no stream.
 	Form string
-	// Optional says that the target may do without the kind permanently. Then it is looked for less and less often, at
-	// least every one and a half minutes; else at least every three seconds.
+	// Optional says that the target may never serve the kind. Then it is looked for less and less often, at least every
+	// one and a half minutes; else at least every three seconds.
 	Optional bool
 	// Handler receives changes, and first all that a shared stream keeps already. Calls of one stream are sequential;
 	// they must return quickly, and may subscribe, look things up and close subscriptions. Nil: there is none.
@@ -223,7 +223,7 @@ type Subscription interface {
 	Lookup(key types.NamespacedName) (value any, found, synced bool)
 	// Range calls f for everything that is kept, until f returns false. f must not call the cache.
 	Range(f func(key types.NamespacedName, value any) bool) (synced bool)
-	// Live is false once the subscription was closed or its target is gone. Whoever wants to continue subscribes again.
+	// Live is false once the subscription was closed or its target is gone. To continue, subscribe again.
 	Live() bool
 	// Close ends this subscription, and no other. No call of the handler begins after it, and nothing is found.
 	Close()

@@ -44,8 +44,8 @@ func (t *target) mayRewind(now time.Time) bool {
 	return t.loop.history.rewound && (last.IsZero() || now.Sub(last) >= rewindPause)
 }
 
-// rewind has all of a target looked at again that went back in time. Versions of another history cannot be compared
-// with those of this one, and a watch that continues from one shows what never was.
+// rewind has everything in a target checked again after the target went back in time. Versions of another history
+// cannot be compared with those of this one, and a watch that continues from one shows what never was.
 func (t *target) rewind(conn *connection.Connection, now time.Time) {
 	t.loop.history.rewound, t.loop.history.rewoundAt = false, now
 	t.cache.metrics.Rewinds.Inc()

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bookmark has the watches of a resource be told how far they are.
+// bookmark sends a bookmark to the watches of a resource.
 func (s *store) bookmark(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

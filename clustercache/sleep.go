@@ -16,7 +16,7 @@ func (t *target) askAsleep() {
 	}
 }
 
-// sleep ends all that happens in the target.
+// sleep ends all work in the target.
 func (t *target) sleep() {
 	if t.loop.attempts.underWay != nil {
 		t.loop.attempts.underWay.cancel()

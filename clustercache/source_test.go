@@ -66,7 +66,7 @@ func TestConsumerThatNeverReadsDelaysNoOther(t *testing.T) {
 		h.unregister(key)
 		h.expectEvent(key, EventGone)
 	}
-	// Another one is told after all that. Whoever is told of it was told of everything before.
+	// Another one is reported after all that. A reader that gets it has got everything before.
 	last := h.register("last", a.kubeconfig("x"))
 	h.expectEvent(last, EventConnected)
 	event, err := lazy.Next(t.Context())

@@ -365,7 +365,7 @@ func TestGRMAndTheHubDoTheSameWork(t *testing.T) {
 	s.Expect(d.specs).To(Equal(after.specs))
 }
 
-// The example of a configuration that comes with a resource manager says everything that it can be told.
+// The example of a configuration that comes with a resource manager has every setting.
 func TestGRMsExampleIsConverted(t *testing.T) {
 	s := &space{WithT: NewWithT(t), t: t, ctx: t.Context(), name: "shoot--foo--bar"}
 	example := filepath.Join(filepath.Dir(grmBinary(s)), "example.yaml")

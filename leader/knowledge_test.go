@@ -165,7 +165,7 @@ func TestFenceClosesWhileTheLeaseIsFree(t *testing.T) {
 	}
 }
 
-// server is a transport that takes its time with writes, unless it is told to leave them.
+// server is a transport that holds each write until the test has it answered, or its context ends.
 type server struct {
 	got    chan struct{}
 	answer chan struct{}

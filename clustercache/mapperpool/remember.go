@@ -14,8 +14,8 @@ type remembering struct {
 	known sync.Map // schema.GroupVersionKind -> meta.RESTMapping
 }
 
-// Remember returns a mapper that remembers the mappings of single versions permanently, for whoever needs those of few
-// kinds that stay what they are. What the other one does not know it is asked for again.
+// Remember returns a mapper that remembers the mappings of single versions permanently, for callers that need those of
+// a few kinds that stay what they are. What the other one does not know it is asked for again.
 func Remember(m meta.RESTMapper) meta.RESTMapper { return &remembering{RESTMapper: m} }
 
 // RESTMapping implements meta.RESTMapper. What it returns belongs to the caller.

@@ -39,7 +39,7 @@ type news struct {
 }
 
 // tell writes an event on the Node, in its target, unless it has said so already. Without events everything else
-// continues .
+// continues.
 func (r *reconciler) tell(ctx context.Context, target *multicluster.Target, node *corev1.Node, n news) {
 	n.at = r.clock.Now()
 	if !r.isNew(target.Key(), node.Name, n) {

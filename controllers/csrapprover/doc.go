@@ -7,7 +7,7 @@
 // The requests of two signers are watched in each target, and of each only whether it has been decided is kept. One
 // that has not is read, and judged by the Node, read from the target, and by the Machines in the home namespace of the
 // target, read from the source. Nothing of this is cached. The decision is a condition, written through the subresource
-// for it in the version that was read: if somebody else was faster, the request is read again. The log has each
+// for it in the version that was read: if another client was faster, the request is read again. The log has each
 // decision, and a metric counts them.
 //
 // A kubelet gets a certificate for exactly the names and addresses that its Node has, if exactly one Machine has the
@@ -24,8 +24,9 @@
 //
 // Requests, their users and Nodes are what a target says. All of it is bounded, and what becomes the name of a Machine
 // or a value of a selector in the source is checked first. The namespace in the source is that of the registration, and
-// nothing chooses another one: node names repeat in targets, and a Machine of another target would vouch for a machine
-// of others. A target without settings, or with settings that cannot be used, gets neither approvals nor denials.
+// nothing chooses another one: node names repeat in targets, and a Machine of another target would vouch for a node
+// that is not its own. A target without settings, or with settings that cannot be used, gets neither approvals nor
+// denials.
 //
 // # Trade-offs
 //

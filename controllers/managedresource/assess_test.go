@@ -490,7 +490,7 @@ func TestNothingIsSaidOfNothingBeforeItIsTracked(t *testing.T) {
 }
 
 // A run looks at the watches more than once. Drift that only the last look shows, because they caught up in between,
-// was told to nobody who would come back for it.
+// was not reported to anything that would come back for it.
 func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 	edited := func(j *judging) *unstructured.Unstructured {
 		o := j.configMap("11")
@@ -533,7 +533,7 @@ func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 	}
 }
 
-// While a correction is under way nobody is told of anything in the ManagedResource. One that fails comes back for what
+// While a correction is under way, nothing is reported of the ManagedResource. One that fails comes back for what
 // happened meanwhile, and leaves what it failed at to the pause after failures.
 func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
 	deployment := func(j *judging) inventory.Key { return inventory.KeyOfObject(j.deployment("10", "True")) }

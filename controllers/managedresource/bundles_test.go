@@ -17,7 +17,7 @@ type badContent struct {
 	content func(p place) []byte
 	reason  string
 	says    []string
-	// appliedAnyway is true if the good part, "kept" with another value, can be told from the rest.
+	// appliedAnyway is true if the good part, "kept" with another value, can be read without the rest.
 	appliedAnyway bool
 }
 
@@ -202,7 +202,7 @@ func TestMR08_ObjectWithoutTypeAddedToAHealthyManagedResource(t *testing.T) {
 	p.awaitValue("one", "1")
 }
 
-// An unknown field is no reason to withhold the rest: the object is applied without it, and somebody is told.
+// An unknown field is no reason to withhold the rest: the object is applied without it, and an event reports it.
 func TestW22_UnknownFieldIsLeftOutWithAWarning(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

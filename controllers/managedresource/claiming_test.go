@@ -50,7 +50,7 @@ func TestWithoutRegistrationNothingIsTouched(t *testing.T) {
 	p.expectUntouched(plain, picky, missing, foreign, asked, ignored)
 }
 
-// A deleted ManagedResource of somebody else is cleaned up by its owner.
+// A deleted ManagedResource of another hub is cleaned up by that hub.
 func TestWithoutRegistrationDeletionIsLeftToTheOtherInstance(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)

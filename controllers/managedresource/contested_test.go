@@ -11,7 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// Somebody who changes an object back each time is named, and does not get the hub into a race.
+// A writer that changes an object back each time is named, and the hub does not race with it.
 func TestFightOverAnObjectIsNamed(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -47,7 +47,7 @@ func TestFirstChangeIsToldAtOnce(t *testing.T) {
 	j.Expect(j.writes).To(Equal(1))
 }
 
-// In a roll-out the counts change with every pod. Each text is told that lasts, the last one always.
+// In a roll-out the counts change with every pod. Each text that lasts is written, the last one always.
 func TestTextsThatFollowEachOtherAreToldTogether(t *testing.T) {
 	j := calmed(t)
 	j.becomes(11, "False", "0 pods")
@@ -88,7 +88,7 @@ func TestTurnIsToldSoonerThanAText(t *testing.T) {
 	j.Expect(j.writes).To(Equal(2))
 }
 
-// What keeps turning is told less and less often, but what it came to in the end always is.
+// What keeps changing is written less and less often, but its last state always is.
 func TestFlappingObjectCausesFewWrites(t *testing.T) {
 	j := calmed(t)
 	const step = 20 * time.Millisecond

@@ -115,8 +115,8 @@ func TestObjectDeletedAmidItsCorrectionComesBackBesideFailures(t *testing.T) {
 	p.Expect(disturbed.Load()).To(BeNumerically("<", 0))
 }
 
-// A permitted change causes a look at the object. However many there were, what is wrong is corrected
-// at once.
+// A permitted change causes a look at the object. However many there were, what is wrong is corrected at
+// once.
 func TestLooksThatFoundNothingDelayNoCorrection(t *testing.T) {
 	t.Parallel()
 	p, c := apart(t, nil), &ahead{}

@@ -29,7 +29,8 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 		},
 		"an owner that somebody wrote on it": {
 			manifest: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b"}}`, owner: "Secret c",
-			says: "it is created again. Another client had made Secret c its owner: if that does not exist, it was the target's garbage collector",
+			says: "it is created again. Another client had made Secret c its owner: if that does not exist, " +
+				"it was the target's garbage collector",
 		},
 		"somebody": {
 			manifest: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b"},"spec":{"ttlSecondsAfterFinished":7}}`,

@@ -454,7 +454,7 @@ func (p place) writes(e controlplane.AuditEntry) bool {
 	return e.Namespace == p.ns && e.Verb != "get" && e.Verb != "list" && e.Verb != "watch" && e.Resource != "events"
 }
 
-// expectNoLeak looks for the marker wherever the hub could have told it.
+// expectNoLeak looks for the marker wherever the hub could have written it.
 func (p place) expectNoLeak() {
 	p.t.Helper()
 	mrs, tcs := &resourcesv1alpha1.ManagedResourceList{}, &hubv1alpha1.TargetClusterList{}

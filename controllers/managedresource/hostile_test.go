@@ -168,7 +168,7 @@ func TestForgedBindingOwnsNothing(t *testing.T) {
 }
 
 // Two namespaces that register one server, each with an account there, share what they list as two ManagedResources of
-// one namespace do. Neither is told the name of the other but by the origins in their cluster.
+// one namespace do. Neither gets the name of the other but by the origins in their cluster.
 func TestNamespacesThatRegisterOneServerShareObjects(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(last place){

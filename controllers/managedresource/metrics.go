@@ -219,7 +219,7 @@ func (m *Metrics) served(req dispatch.Request, wait time.Duration) {
 	observer.Observe(wait.Seconds())
 }
 
-// begin has the state of a term told, until end is called.
+// begin exports the state of a term, until end is called.
 func (m *Metrics) begin(c *Controller) (end func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -25,8 +25,8 @@ func (j *judging) vanish() {
 	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
 }
 
-// That targets went is told in turns: a source that is busy with thousands of ManagedResources would be slow for the
-// others. That one is back is told at once.
+// That targets are away is written in turns: a source that is busy with thousands of ManagedResources would be slow for
+// the others. That one is back is written at once.
 func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	j := judged(t)
 	j.shown()
@@ -57,8 +57,8 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	j.Expect(j.look()).To(BeNumerically(">", time.Second), "a turn is used once")
 }
 
-// That a target cannot be watched is news to each of its ManagedResources. What is wrong with an object is told at once
-// meanwhile.
+// That a target cannot be watched is written to each of its ManagedResources. What is wrong with an object is written
+// at once meanwhile.
 func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
 	j := judged(t)
 	j.shown()
@@ -98,7 +98,7 @@ func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(HavePrefix("Unknown HealthCheckError"))
 }
 
-// Whoever changes a ManagedResource while thousands wait is told at once that its target is away.
+// A ManagedResource that is changed while thousands wait reports at once that its target is away.
 func TestUsersDoNotWaitForTheCrowd(t *testing.T) {
 	j := judged(t)
 	othersInTheCrowd(j, 10*outagesPerSecond)

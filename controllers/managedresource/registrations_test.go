@@ -25,7 +25,7 @@ type badRegistration struct {
 	refused bool
 	reason  string
 	says    []string
-	// secret is true if there is something in it that must not be told.
+	// secret is true if there is something in it that must not be shown.
 	secret bool
 }
 
@@ -201,7 +201,7 @@ func TestBadRegistrationAfterNone(t *testing.T) {
 			p.register("late", target.Kubeconfig())
 			p.awaitReady("mr")
 
-			// The other way round: what was applied is told again when the target is back.
+			// The other way round: what was applied is reported again when the target is back.
 			p.unregister("late")
 			p.await("mr", has(applied, no, resourcesv1alpha1.ReasonTargetNotFound))
 			p.awaitTargetClusterGone("late")

@@ -9,7 +9,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 )
 
-// However long the source was away, what is to be told of targets is told soon after it is back.
+// However long the source was away, what is to be written about targets is written soon after it is back.
 func TestPausesAfterErrorsOfTheSourceAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	retries := sourceRetries()

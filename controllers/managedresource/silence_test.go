@@ -17,8 +17,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// A target that goes away is told of by everything in it, whatever else was wrong, and so is its return. Of one that is
-// asleep nothing is told, neither when it goes nor before or afterwards.
+// When a target goes away, every ManagedResource in it reports that, whatever else was wrong, and so it does when the
+// target returns. If it is hibernated, nothing is reported, neither when it goes nor before or afterwards.
 func TestTargetThatGoesAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)

@@ -113,7 +113,7 @@ func TestRemovedRegistrationReleasesItsObjects(t *testing.T) {
 	p.awaitReady("mr")
 	p.Expect(read(p, p.configMap("one")).UID).To(Equal(before.UID))
 
-	// It goes permanently, and the ManagedResource with it: the object stays and somebody is told.
+	// It goes permanently, and the ManagedResource with it: the object stays, and an event reports that.
 	p.unregister("a")
 	p.awaitTarget("a", hubv1alpha1.ConditionReady, metav1.ConditionFalse, hubv1alpha1.ReasonRegistrationGone, "still have their objects")
 	p.await("mr", has(applied, no, reason))

@@ -116,8 +116,8 @@ type run struct {
 	handled  []labels.Selector // of the namespaces whose Services get policies; empty: of all
 	memory   *memory
 	known    map[*multicluster.Objects]knowledge
-	// told reports what is wrong with Services, instead of anybody else. Nil: there are events.
-	told func(reason, message string)
+	// collect, if set, gets what is wrong with Services, and no events are written.
+	collect func(reason, message string)
 }
 
 // Reconcile brings the policies of a Service in line with it, or finds out which Services something else concerns.

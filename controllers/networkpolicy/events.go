@@ -34,8 +34,8 @@ const maxNamed = 5
 // warn writes an event about a Service into its cluster, once until something else is to be said, or nothing.
 func (w *run) warn(ctx context.Context, name types.NamespacedName, uid types.UID, reason, message string) {
 	message = untrusted.Message(message)
-	if w.told != nil {
-		w.told(reason, message)
+	if w.collect != nil {
+		w.collect(reason, message)
 		return
 	}
 	if !w.memory.say(subject{name, reason}, message) {

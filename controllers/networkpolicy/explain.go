@@ -83,7 +83,7 @@ func (w *run) explain(ctx context.Context, name types.NamespacedName) (*State, e
 		return nil, apierrors.NewNotFound(networkingv1.Resource("services"), name.String())
 	}
 	state := &State{Idle: w.idle(s, in)}
-	w.told = func(reason, message string) {
+	w.collect = func(reason, message string) {
 		if message != "" {
 			state.Reason, state.Message = reason, message
 		}

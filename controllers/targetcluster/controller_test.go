@@ -40,7 +40,7 @@ import (
 const (
 	soon  = time.Minute
 	often = 20 * time.Millisecond
-	// threshold is how long a failure has to last. One is told of after five seconds.
+	// threshold is how long a failure has to last. One is reported after five seconds.
 	threshold = 15 * time.Second
 	// aWhile is how long nothing has to happen for a test to believe that nothing happens.
 	aWhile = 700 * time.Millisecond

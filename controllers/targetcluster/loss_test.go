@@ -124,7 +124,7 @@ func TestALossCostsFewLooksAndWrites(t *testing.T) {
 		},
 	})
 	h := newHub(t, source, func(o *Options) {
-		o.SyncPeriod, o.MonitorPeriod, o.Events = time.Hour, time.Hour, done // so nothing is due but what is told
+		o.SyncPeriod, o.MonitorPeriod, o.Events = time.Hour, time.Hour, done // so nothing is due but by an event
 		o.Thresholds = map[string]time.Duration{hubv1alpha1.ConditionAPIServerAvailable: time.Hour}
 		o.Cache = newLateCache(t, o.Cache, late)
 		o.Facts = onLook(func() {

@@ -449,8 +449,8 @@ func (r *reconciler) writeLabel(ctx context.Context, tc *hubv1alpha1.TargetClust
 }
 
 // record puts an observation into a status. It returns when it may become another one although nothing happens, zero if
-// it will not, and the checks to be remembered until the next look. A target that wakes from hibernation has all its
-// thresholds again, so nothing is remembered of one that sleeps.
+// it will not, and the checks to be remembered until the next look. When a target wakes from hibernation, all its
+// thresholds start again, so nothing is remembered of one that sleeps.
 func record(status *hubv1alpha1.TargetClusterStatus, generation int64, o observation, hibernated bool) (
 	next time.Time, failing []hubv1alpha1.FailingCheck) {
 	status.ObservedGeneration = generation

@@ -134,7 +134,7 @@ func (r *reconciler) first(target *multicluster.Target, known client.Object) tim
 	return time.Duration(binary.BigEndian.Uint64(hash[:]) % uint64(r.spread))
 }
 
-// failed remembers a failure and tells the owner of the Secret what this user can correct.
+// failed remembers a failure, and reports it to the owner of the Secret if the owner can correct it.
 func (w *run) failed(err error) error {
 	var input *inputError
 	status := apierrors.APIStatus(nil)

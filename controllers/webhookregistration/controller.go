@@ -78,7 +78,7 @@ type Options struct {
 	// Endpoint is where targets call the hub, Store what their calls are secured with.
 	Endpoint Endpoint
 	Store    Store
-	// Attached is told which targets have something that is registered. Default: nobody wants to know.
+	// Attached, if set, records the targets in which something is registered.
 	Attached *Attached
 	// Served returns why this hub itself does not serve a route; nil if it does.
 	Served func(ctx context.Context, route routes.Route, m *certificates.Material) error

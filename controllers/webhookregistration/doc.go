@@ -41,14 +41,14 @@
 // # Detaching
 //
 // When no webhook is switched on any longer, configurations and policies are deleted, and only then the condition:
-// after a restart, it tells a hub that something has to be deleted. The server continues answering meanwhile.
+// after a restart, it tells a hub that something has to be deleted. The server continues to answer meanwhile.
 //
 // If a registration is deleted, the connection is kept as long as the condition is there, for five minutes at most, and
 // configurations and policies are deleted meanwhile (leaving.go). A TargetCluster that is deleted together with its
-// registration takes the condition with it. So the leader remembers the targets, too (Attached). If that fails, because
-// the target cannot be reached or is paused, the condition and an event report it, and name the command that frees the
-// target permanently (trellisctl webhooks remove). The TargetCluster stays until somebody deletes it. The server allows
-// what comes from such a target, so that nothing is stopped as long as there is a hub.
+// registration takes the condition with it, so the leader remembers the targets, too (Attached). If configurations
+// cannot be deleted, because the target cannot be reached or is paused, the condition and an event report it, and name
+// the command that frees the target permanently (trellisctl webhooks remove). The TargetCluster stays until a user
+// deletes it. The server allows what comes from such a target, so that nothing is stopped as long as there is a hub.
 //
 // # Trade-offs
 //

@@ -29,10 +29,10 @@ const (
 	memoryTimeout = time.Second
 )
 
-// leftBehind is the message of the condition when nobody can reach the target any longer.
-const leftBehind = "the registration was deleted while nothing could be written to the target, so its API server goes " +
-	"on calling the hub: free it by trellisctl --kubeconfig <of the target> webhooks remove, or register it again; then " +
-	"delete this TargetCluster, which stays as a reminder"
+// leftBehind is the message of the condition when the hub can no longer reach the target.
+const leftBehind = "the registration was deleted while nothing could be written to the target, so its API server " +
+	"continues to call the hub: free it by trellisctl --kubeconfig <of the target> webhooks remove, or register it " +
+	"again; then delete this TargetCluster, which stays as a reminder"
 
 // leaving frees targets whose registration is gone, as long as the connection is kept for that. Package multicluster
 // does not work for such targets any longer.
@@ -115,8 +115,8 @@ func (l *leaving) next(ctx context.Context) bool {
 // errStillEngaged means that a run has not ended that may still write configurations.
 var errStillEngaged = errors.New("the registration of webhooks has not ended yet")
 
-// free deletes the configurations in a target whose registration is gone, and says so if that is not possible any
-// longer. About a target that is registered it does nothing.
+// free deletes the configurations in a target whose registration is gone, and reports it if that is no longer
+// possible. About a target that is registered it does nothing.
 func (l *leaving) free(ctx context.Context, key clustercache.ClusterKey) error {
 	tc, attached := l.targetCluster(ctx, key), l.Attached.has(key)
 	if !attached && (tc == nil || conditionOf(tc) == nil) {
@@ -143,7 +143,7 @@ func (l *leaving) free(ctx context.Context, key clustercache.ClusterKey) error {
 	if err != nil {
 		return err //nolint:wrapcheck // it names the target
 	}
-	// Whoever registers the target again has the configurations made again: their absence is seen by a watch.
+	// If the target is registered again, the configurations are created again: a watch shows that they are absent.
 	if err := remove(ctx, target, l.configurationName(key)); err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (l *leaving) free(ctx context.Context, key clustercache.ClusterKey) error {
 	return l.set(ctx, tc, nil, nil)
 }
 
-// registrationGone tells whether a TargetCluster says that it no longer has a registration.
+// registrationGone reports whether a TargetCluster says that it no longer has a registration.
 func registrationGone(tc *hubv1alpha1.TargetCluster) bool {
 	ready := meta.FindStatusCondition(tc.Status.Conditions, hubv1alpha1.ConditionReady)
 	return ready != nil && ready.Reason == hubv1alpha1.ReasonRegistrationGone

@@ -53,7 +53,7 @@ func TestConnectionsThatAreStillNeeded(t *testing.T) {
 		"no TargetCluster, with webhooks":   {nil, clustercache.StateConnected, false, true, true},
 		"a new TargetCluster":               {without, clustercache.StateDraining, false, true, true},
 		"one that is paused since":          {paused, clustercache.StateDraining, false, false, true},
-		"nobody knows":                      {nil, clustercache.StateConnected, true, true, false},
+		"the source does not answer":        {nil, clustercache.StateConnected, true, true, false},
 	} {
 		builder := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,

@@ -118,7 +118,7 @@ func TestH12_KindsOfOperators(t *testing.T) {
 		{"autoscaling.k8s.io", "v1", "VerticalPodAutoscaler", `{"status":{"conditions":[{"type":"ConfigUnsupported","status":"False"}]}}`, "", `{"status":{"conditions":[{"type":"ConfigUnsupported","status":"True"}]}}`},
 	}
 	p := newPlace(t)
-	for _, k := range kinds { // each in a ManagedResource of its own: one that keeps turning is told of less often
+	for _, k := range kinds { // each in a ManagedResource of its own: one that keeps changing is written less often
 		mr := strings.ToLower(k.kind)
 		object := p.manage(mr, definition(k.group, k.version, k.kind)+fmt.Sprintf(
 			"\n---\napiVersion: %s/%s\nkind: %s\nmetadata: {namespace: $ns, name: a}\nspec: {replicas: 2}", k.group, k.version, k.kind))[1]

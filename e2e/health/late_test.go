@@ -160,7 +160,7 @@ func TestWatchOfWorkloadsIsLate(t *testing.T) {
 	}
 }
 
-// A write that is no new content leaves the conditions as they are. That the watch does not show it for long is told
+// A write that is no new content leaves the conditions as they are. That the watch does not show it for long is written
 // nevertheless, however often the live object is found to be right; and meanwhile what is wrong with others is.
 func TestWatchIsLateAfterACorrection(t *testing.T) {
 	t.Parallel()

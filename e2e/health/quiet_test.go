@@ -72,7 +72,7 @@ spec: {selector: {app: deployment}, ports: [{port: 80}]}`)
 		}
 		p.lonely(fmt.Sprint("stranger-", i), map[string]string{"app": "stranger", resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault})
 	}
-	// The last events of all watches that there are: each is told on its own, and undone.
+	// The last events of all watches that there are: each is sent on its own, and undone.
 	for _, obj := range objects[:3] {
 		pod := p.ofOwner(obj.GetName())[0]
 		p.say(pod, running(pod, false, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}))

@@ -17,8 +17,7 @@ const (
 	longest, shortest = 2 * time.Minute, 2 * time.Second
 )
 
-// lags are thresholds of the time for which a change has waited. Unlike other ages, nothing can be made older than the
-// test for them.
+// lags are thresholds of the time for which a change has waited. A test can set other times back, but not this one.
 var lags = regexp.MustCompile(`(trellis_target_revision_lag_seconds\{[^}]*\}\)? > (?:bool )?)([0-9]+)\b`)
 
 // times are what a rules file says of time: how long an alert waits, ranges, and offsets.

@@ -69,8 +69,7 @@ func startReplica(ctx context.Context, i int) (*testbed.Process, error) {
 
 // webhookSituations are about what the hub answers to API servers.
 var webhookSituations = map[string]func(t *testing.T, alert string){
-	// Somebody has put a certificate in the place of the hub's that ends sooner than the authority, so that it is not
-	// renewed in time.
+	// The hub's certificate was replaced by one that ends sooner than the authority, so that it is not renewed in time.
 	"TrellisWebhookCertificateExpiring": func(t *testing.T, alert string) {
 		g, ctx := NewWithT(t), context.Background()
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -147,10 +146,10 @@ var webhookSituations = map[string]func(t *testing.T, alert string){
 		widen()
 		expectOver(t, alert, labels)
 	},
-	// Somebody else than the API server of a target calls the hub.
+	// A client that is not the API server of a target calls the hub.
 	"TrellisWebhookRequestsForged": func(t *testing.T, alert string) {
 		caller := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it trusts nobody and tells nothing
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it sends nothing secret
 		}}
 		t.Cleanup(caller.CloseIdleConnections)
 		stop := meanwhile(t, 200*time.Millisecond, func() {

@@ -38,7 +38,7 @@ func run(m *testing.M) int {
 	}
 	if err == nil {
 		hub, err = testbed.StartHub(ctx, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
-			c.Controllers.TargetCluster.SyncPeriod.Duration = 2 * time.Second // how soon figures are told
+			c.Controllers.TargetCluster.SyncPeriod.Duration = 2 * time.Second // how soon figures are written
 			c.ClusterCache.DrainTimeout.Duration = 30 * time.Second
 			c.ClusterCache.MassDisconnectLimit.Duration = time.Second // tests lose one target after the other
 		}})

@@ -14,7 +14,7 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
-// A cluster whose hub is gone permanently is freed of its webhooks and policies, and keeps those of others.
+// A cluster whose hub does not come back is freed of its webhooks and policies, and keeps those of others.
 func TestWebhooksOfAHubThatIsGone(t *testing.T) {
 	p := newPlace(t)
 	p.Expect(p.succeeds("--kubeconfig", admin, "webhooks", "remove").err).To(ContainSubstring("No hub has webhooks"))

@@ -51,7 +51,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// FuzzWaitingContainer has a container wait for whatever reason, with a message that must not be told but for some
+// FuzzWaitingContainer has a container wait for whatever reason, with a message that must not be shown but for some
 // reasons.
 func FuzzWaitingContainer(f *testing.F) {
 	const secret = "topsecretword"

@@ -109,7 +109,7 @@ func TestH14_SkipAnnotationTurnsProgressOff(t *testing.T) {
 	}
 }
 
-// The worst comes first where not all can be told, and within an object the worst is what is told.
+// The worst comes first where not all can be listed, and of an object the worst is listed.
 func TestSeverities(t *testing.T) {
 	for name, test := range map[string]struct {
 		object   string

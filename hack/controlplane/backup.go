@@ -24,8 +24,8 @@ func (cp *ControlPlane) Backup(to string) error {
 }
 
 // Restore has the cluster be as it was when a backup was made, and returns when the API server is ready. As the
-// documentation demands, etcd is not replaced beneath an API server that runs: both are ended and started again. The
-// backup can be used again.
+// documentation of etcd demands, etcd is not replaced beneath an API server that runs: both are ended and started
+// again. The backup can be used again.
 func (cp *ControlPlane) Restore(ctx context.Context, from string) error {
 	cp.KillAPIServer()
 	cp.KillEtcd()

@@ -55,7 +55,8 @@ func TestDeathOfTheProcessLeavesNothing(t *testing.T) {
 
 	g.Expect(victim.Process.Kill()).To(Succeed())
 	g.Expect(victim.Wait()).To(MatchError("signal: killed"))
-	g.Eventually(func() []int { return left.PIDs }).WithTimeout(2 * time.Minute).ShouldNot(ContainElement(Satisfy(isAlive)))
+	g.Eventually(func() []int { return left.PIDs }).WithTimeout(2 * time.Minute).
+		ShouldNot(ContainElement(Satisfy(isAlive)))
 	sweep() // the guard removes the directory under the feet of etcd, which may put a last file there
 	g.Expect(left.Dir).NotTo(BeAnExistingFile())
 }

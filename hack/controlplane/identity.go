@@ -12,13 +12,13 @@ import (
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// WithUID returns a transport to a cluster that has another UID, which follows from its own. Targets that share a control
-// plane are different clusters by it.
+// WithUID returns a transport by which a cluster has another UID, which follows from its own. With it, targets that
+// share a control plane are different clusters.
 func WithUID(next http.RoundTripper, uid func(own string) string) http.RoundTripper {
 	return identified{next: next, uid: uid}
 }
 
-// UIDOf returns for each cluster another UID than its own, always the same for a name.
+// UIDOf returns, for WithUID, another UID for each name, and always the same for one.
 func UIDOf(name string) func(own string) string {
 	return func(own string) string { return uuid.NewSHA1(uuid.NameSpaceOID, []byte(own+name)).String() }
 }

@@ -141,8 +141,8 @@ func (t *Target) State() State {
 // stays.
 func (t *Target) Stop() error { return t.down(Stopped) }
 
-// Hibernate stops the target after its watches were ended. Nobody waits for them: their clients may see the end
-// of the watch, or no more than that of the connection.
+// Hibernate has all watches end, and stops the target without waiting for that: their clients may see the end of the
+// watch, or no more than that of the connection.
 func (t *Target) Hibernate() error {
 	t.Server().EndWatches()
 	return t.down(Hibernated)

@@ -17,8 +17,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// court is a judge whose world is told to it. ManagedResource 0 has object 0, a ConfigMap, in the west, and so has
-// Secret 0.
+// court is a judge with a state that the test sets. ManagedResource 0 has object 0, a ConfigMap, in the west, and so
+// has Secret 0.
 type court struct {
 	*WithT
 	*judge

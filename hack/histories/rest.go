@@ -204,7 +204,7 @@ func (j *judge) paused(r int) bool {
 	return j.targets[r].paused.on
 }
 
-// unpause ends a pause, before anything is reported.
+// unpause ends a pause. It is called before the hub can learn of it.
 func (j *judge) unpause(r int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -309,7 +309,7 @@ func (j *judge) wrong(cluster, o, m int, e entry) string {
 	}
 	for field, value := range content(o, e.value) {
 		if field == "stringData" {
-			continue // told by its annotation
+			continue // not readable; the annotation was compared
 		}
 		if live := fmt.Sprint(l.live.Object[field]); live != fmt.Sprint(value) {
 			return fmt.Sprintf("has %s %s instead of %v", field, live, value)

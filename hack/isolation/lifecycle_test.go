@@ -276,7 +276,7 @@ func (t *tale) events() string {
 	return text.String()
 }
 
-// secrets are the texts that nobody is to be told: the key of the kubeconfig and all tokens.
+// secrets are the texts that must not be shown: the key of the kubeconfig and all tokens.
 func (t *tale) secrets() (all []string) {
 	t.t.Helper()
 	config, err := clientcmd.Load(t.Kubeconfig())

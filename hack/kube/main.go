@@ -23,7 +23,7 @@ type binary struct {
 	// module is the folder of the go.mod that pins it.
 	module string
 	pkg    string
-	// stamped says that it wants the version of Kubernetes.
+	// stamped says that the version of Kubernetes is linked in.
 	stamped bool
 }
 

@@ -232,7 +232,7 @@ func (h *Process) Pid() int { return h.cmd.Process.Pid }
 // ReadyURL tells whether the hub is ready.
 func (h *Process) ReadyURL() string { return "http://" + h.probes + "/readyz" }
 
-// HealthURL tells whether the hub is to continue, or to be started again.
+// HealthURL reports whether the hub is to continue, or to be started again.
 func (h *Process) HealthURL() string { return "http://" + h.probes + "/healthz" }
 
 // MetricsURL is where the figures are.

@@ -16,8 +16,8 @@
 //
 // # Errors
 //
-// A handler tells apart what it refuses (Response.Denied) and what failed (an error). For the latter, the server looks
-// at the failure policy: it answers so that the API server goes on without the webhook, or refuses the request.
+// A handler distinguishes what it refuses (Response.Denied) from what failed (an error). For the latter, the server
+// looks at the failure policy: it answers so that the API server continues without the webhook, or refuses the request.
 //
 // # Trade-offs
 //

@@ -54,7 +54,7 @@ func content(v reflect.Value) any {
 	return v.Interface()
 }
 
-// same tells whether two values mean the same in JSON. What is empty is the same as what is nil.
+// same reports whether two values mean the same in JSON. What is empty is the same as what is nil.
 func same(a, b reflect.Value) bool {
 	a, b = inner(a), inner(b)
 	if !a.IsValid() || !b.IsValid() {
@@ -89,7 +89,7 @@ func same(a, b reflect.Value) bool {
 		return true
 	}
 	if a.Kind() == reflect.String || a.Kind() == reflect.Bool || a.CanInt() {
-		return a.Equal(b) // which most are
+		return a.Equal(b) // most values are of these kinds
 	}
 	return equality.Semantic.DeepEqual(a.Interface(), b.Interface())
 }
@@ -106,7 +106,7 @@ func sameFields(a, b reflect.Value) bool {
 	return true
 }
 
-// isEmpty tells whether a value is what omitempty leaves out.
+// isEmpty reports whether a value is what omitempty leaves out.
 func isEmpty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Array, reflect.Map, reflect.Slice:
@@ -122,7 +122,7 @@ func isEmpty(v reflect.Value) bool {
 type layout struct {
 	shape  shape
 	fields []field // of objects
-	// identifying are the fields that tell elements of a list apart: the first one that an element has.
+	// identifying are the fields by which elements of a list are identified: by the first one that an element has.
 	identifying []*field
 }
 
@@ -215,7 +215,7 @@ func fieldsOf(t reflect.Type) (fields []field) {
 	return fields
 }
 
-// identifying are the fields by which elements of lists in objects of Kubernetes and of Gardener are told apart.
+// identifying are the fields by which elements of lists are identified in objects of Kubernetes and of Gardener.
 var identifying = []string{"mountPath", "name", "path", "topologyKey", "key", "ip", "uid"}
 
 // identities are those of the elements of a list.
@@ -227,8 +227,8 @@ func identities(list reflect.Value) []string {
 	return ids
 }
 
-// identity is what tells elements of lists apart: one of their fields, or the value itself. It is empty for objects and
-// lists that have none, which are then told apart by their places.
+// identity identifies an element of a list: by one of its fields, or by its value. It is empty for objects and lists
+// that have none, which are then identified by their places.
 func identity(element reflect.Value) string {
 	switch shapeOf(element) {
 	case object:

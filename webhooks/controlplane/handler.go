@@ -50,7 +50,7 @@ func (h *handler) Handle(ctx context.Context, request *admission.Request) (admis
 		DryRun: request.DryRun != nil && *request.DryRun,
 	}
 	if err := h.prepare(ctx, c, request); err != nil {
-		// No refusal: where the policy is Ignore, the object goes on.
+		// This is no refusal: where the policy is Ignore, the object is admitted unchanged.
 		return admission.Response{}, apierrors.NewInternalError(err)
 	}
 

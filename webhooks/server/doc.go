@@ -25,7 +25,7 @@
 //
 // # The end
 //
-// When the context ends, Ready fails at once, but calls are served as before until everybody has noticed. Each answer
+// When the context ends, Ready fails at once, but calls are served as before until callers have noticed. Each answer
 // asks the caller to close its connection, so that by then hardly any is left. The rest are closed, each after its last
 // answer.
 //

@@ -46,8 +46,8 @@ type call struct {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.ending.Load() {
-		// The caller opens its next connection to another replica. net/http makes a GOAWAY of it for HTTP/2. A
-		// connection that were closed later, while idle, might just be taking another request.
+		// The caller opens its next connection to another replica. net/http makes a GOAWAY of it for HTTP/2. If
+		// the connection were closed later, while it is idle, another request might be on its way, and would be lost.
 		w.Header().Set("Connection", "close")
 	}
 	claimed, ok := routes.Parse(r.URL.Path)

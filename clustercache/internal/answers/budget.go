@@ -121,7 +121,7 @@ func (p *seats) keep(class int, release func()) bool {
 	return !p.released
 }
 
-// release gives all seats back, permanently.
+// release gives all seats back. None can be taken afterwards.
 func (p *seats) release() {
 	p.mu.Lock()
 	held, waits := p.held, p.waits

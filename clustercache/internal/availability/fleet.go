@@ -112,9 +112,9 @@ func (f *Fleet) lastMassDisconnect(now time.Time) time.Time {
 	return f.ended
 }
 
-// GraceEnds is when a connection that was lost at a time has been kept for long enough. In a mass disconnect its time
-// begins again all the time, and so it does at the end, when some are back and the others are about to be. But it does
-// not begin again for longer than one mass disconnect takes, or those that are down would be kept for as long as others
+// GraceEnds is when a connection that was lost at a time has been kept for long enough. During a mass disconnect its
+// time starts again and again, and so it does at the end, when some are back and the others are about to be. But it
+// does not do so for longer than one mass disconnect takes, or those that are down would be kept for as long as others
 // come and go.
 func (f *Fleet) GraceEnds(lost, now time.Time) time.Time {
 	since, latest := lost, lost.Add(f.options.MassLimit)

@@ -104,7 +104,7 @@ func TestProtocolBuffers(t *testing.T) {
 	s.Expect(found.GetManagedFields()[0].FieldsV1.GetRawString()).To(Equal(`{"f:data":{}}`))
 }
 
-// A stream that ends is opened again where it was: at the last version that was told, by an event or a bookmark.
+// A stream that ends is opened again where it was: at the last version of an event or a bookmark.
 func TestStreamThatEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		last answer
@@ -235,7 +235,7 @@ func TestHowAWatchGoesOn(t *testing.T) {
 	onward := at("6", say(is("two", "7")))
 	for name, c := range map[string]struct {
 		answers []answer
-		stays   bool // open, the first watch, until it is told to be opened again
+		stays   bool // open, the first watch, until it has to be opened again
 		want    any  // of Follow; nil if it continues where it was
 		listed  bool
 		pauses  int

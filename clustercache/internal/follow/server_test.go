@@ -104,7 +104,7 @@ func (s *sink) said() []string {
 	return slices.Clone(s.log)
 }
 
-// hasty is a clock that only continues when somebody waits, and then at once. It remembers for how long they wanted to.
+// hasty is a clock that only advances when a caller waits, and then at once. It remembers how long callers would wait.
 type hasty struct {
 	clock.RealClock
 	mu     sync.Mutex
@@ -207,7 +207,7 @@ func (s *script) next() *http.Request {
 
 func (s *script) query() url.Values { return s.next().URL.Query() }
 
-// eventually waits until the sink was told all that, and nothing else.
+// eventually waits until the sink got all that, and nothing else.
 func (s *script) eventually(said ...string) {
 	s.Eventually(s.sink.said).WithTimeout(2 * time.Minute).Should(Equal(said))
 }

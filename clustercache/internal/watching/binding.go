@@ -35,8 +35,8 @@ const (
 	// optionalRetryMax takes the place of unknownRetryMax for kinds that most targets do not have.
 	optionalRetryMax = time.Minute
 	// fullRetry bounds the pauses after a target had more objects than the quota allows, which begin like the others: a
-	// list of so many is work for it, and it can be corrected there or here. A watch that fits again does not wait that
-	// long.
+	// list of so many is work for the target, and only a user can correct the number or the quota. A watch that fits
+	// again does not wait that long.
 	fullRetry = 5 * time.Minute
 )
 

@@ -28,7 +28,7 @@ type Spec struct {
 	FieldSelector fields.Selector
 	// Fields are the paths of what is looked at of whole objects beside metadata. Nil: everything.
 	Fields [][]string
-	// Optional says that the target may do without the kind permanently.
+	// Optional says that the target may never serve the kind.
 	Optional bool
 
 	// Quota is what the watch shares with others of its target. Nil: it may keep any number of objects.

@@ -86,7 +86,7 @@ type Options struct {
 	// handed to SetLogLevel, which is required then; other changes need a restart.
 	ConfigFile  string
 	SetLogLevel func(level string)
-	// Certificates, if set, changes how often what calls of webhooks are secured with is read and renewed.
+	// Certificates, if set, changes how often certificates and keys of webhooks are read and renewed.
 	Certificates func(*certificates.Options)
 	// Started, if set, is called once when the hub contends for leadership: everything else is running.
 	Started func()

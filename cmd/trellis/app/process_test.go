@@ -88,7 +88,8 @@ func TestProcessIsAHub(t *testing.T) {
 	e.Expect(cmd.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	e.Expect(cmd.Wait()).To(Succeed(), "%s", stderr)
 	e.Expect(stdout.String()).To(BeEmpty())
-	e.Expect(stderr.String()).To(And(ContainSubstring(`"msg":"Starting"`), ContainSubstring(`"msg":"Leading"`), ContainSubstring(`"msg":"No longer leading"`)))
+	e.Expect(stderr.String()).To(And(ContainSubstring(`"msg":"Starting"`), ContainSubstring(`"msg":"Leading"`),
+		ContainSubstring(`"msg":"No longer leading"`)))
 	e.Expect(e.holder()).To(BeEmpty())
 }
 

@@ -194,7 +194,7 @@ func awaitConnections(ctx context.Context, c clock.Clock, connecting func() bool
 	}
 }
 
-// connecting tells whether no attempt to connect to a target with webhooks has ended yet.
+// connecting reports whether no attempt to connect to a target with webhooks has ended yet.
 func (h *hub) connecting() bool {
 	all := h.clusters.List("")
 	if source, registered := h.clusters.GetStatus(controllers.SourceTarget); registered {

@@ -79,8 +79,7 @@ type Objects struct {
 	Fields    [][]string
 	Transform func(obj client.Object) any
 	Form      string
-	// Optional says that targets may do without the kind permanently; they are asked for it at least every one and a
-	// half minutes.
+	// Optional says that targets may never serve the kind; they are asked for it at least every one and a half minutes.
 	Optional bool
 	// When says in which targets they are watched. It is asked when EnabledFor is, and answers from memory. Nil: in all.
 	When func(clustercache.Status) bool

@@ -336,7 +336,7 @@ func (d *Dispatcher) targetClusterHandler(ctx context.Context) toolscache.Resour
 // leaseHandler notices when a Gardener resource manager takes or gives up a namespace. Renewals are no news, but they
 // are seen here first, and it is the time of that which counts.
 func (d *Dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventHandler {
-	told := map[string]time.Time{} // until when a namespace was said to be held; handlers are called one at a time
+	held := map[string]time.Time{} // until when, by namespace; handlers are called one at a time
 	seen := func(obj any, exists bool) {
 		if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 			obj = tombstone.Obj
@@ -345,14 +345,14 @@ func (d *Dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventH
 		if !ok || lease.Name != assignment.ResourceManagerLease {
 			return
 		}
-		before, now := told[lease.Namespace], d.Clock.Now()
+		before, now := held[lease.Namespace], d.Clock.Now()
 		var until time.Time
 		if exists {
 			until = d.Assigner.SeeLease(lease)
-			told[lease.Namespace] = until
+			held[lease.Namespace] = until
 		} else {
 			d.Assigner.LeaseGone(lease.Namespace)
-			delete(told, lease.Namespace)
+			delete(held, lease.Namespace)
 		}
 		if before.After(now) != until.After(now) || until.Before(before) {
 			d.enqueueNamespace(ctx, lease.Namespace, PriorityRetry)
@@ -383,7 +383,7 @@ func (d *Dispatcher) namespaceHandler(ctx context.Context) toolscache.ResourceEv
 	}
 }
 
-// told is what a target was said to be.
+// reported is what was last reported of a target.
 type reported struct {
 	what string
 	held int64 // the generation of the connection that may be back in a moment; zero if there is none

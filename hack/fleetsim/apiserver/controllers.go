@@ -33,7 +33,7 @@ type owner struct {
 }
 
 func (c *controllers) wait() {
-	// Nobody starts again: kick looks at the end of the server under the same lock.
+	// No goroutine is started after this: kick looks at the end of the server under the same lock.
 	c.mu.Lock()
 	c.mu.Unlock() //nolint:staticcheck // see above
 	c.group.Wait()

@@ -22,8 +22,8 @@
 // # How it works
 //
 // A write is computed from the object as it is now, without a lock, and stored only if the object is still that one;
-// otherwise it is computed again, as kube-apiserver does. The journal is informed under the store's lock, so that it
-// has writes in the order of their versions.
+// otherwise it is computed again, as kube-apiserver does. The journal records writes under the store's lock, so
+// that it has them in the order of their versions.
 //
 // What follows from a write a moment later is done by controllers, in a goroutine that exists only while there is
 // something to do: CustomResourceDefinitions are established or deleted with their instances, namespaces are emptied,

@@ -34,7 +34,7 @@ type call struct {
 	body            []byte // as JSON or YAML
 	bytesIn         int
 	as              format
-	told            bool // the journal was
+	recorded        bool // in the journal
 }
 
 // response counts what is sent.
@@ -76,12 +76,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	whole = true
 }
 
-// answered tells the journal, unless it knows already.
+// answered records the answer in the journal, once.
 func (c *call) answered(began time.Time) {
-	if c.o.Journal == nil || c.told {
+	if c.o.Journal == nil || c.recorded {
 		return
 	}
-	c.told = true
+	c.recorded = true
 	c.o.Journal.Answered(journal.Request{
 		Verb: c.verb, Resource: c.journalResource(), Code: c.w.code, UserAgent: c.agentName, User: c.user.Name,
 		BytesIn: int64(c.bytesIn), BytesOut: c.w.bytes, Took: time.Since(began),

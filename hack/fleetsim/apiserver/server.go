@@ -31,7 +31,7 @@ type Options struct {
 	Version string
 	// Clock is the server's own clock, which may be wrong. Nil: time.Now.
 	Clock func() time.Time
-	// Journal is informed of every request and every write. Nil: nobody is.
+	// Journal records every request and every write. Nil: nothing is recorded.
 	Journal *journal.Target
 	// Authenticate returns who sent a request; false: 401. Nil: everybody is system:admin.
 	Authenticate func(*http.Request) (User, bool)
@@ -125,7 +125,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Stop ends all watches and everything that happens; whoever asks from now on gets a 503.
+// Stop ends all watches and all work. Requests from then on get a 503.
 func (s *Server) Stop() {
 	s.stop()
 	s.store.Close()

@@ -147,7 +147,7 @@ func TestBookmarksComeNowAndThen(t *testing.T) {
 	var first, later event
 	g.Eventually(with, patience).Should(Receive(&first))
 	g.Expect(first.kind).To(Equal("BOOKMARK"))
-	// Of another namespace: the version continues though the watch has no event.
+	// Of another namespace: the version advances though the watch has no event.
 	created := s.send(g, "POST", "/api/v1/namespaces/kube-system/configmaps", configMap("x", ""))
 	g.Eventually(func() string {
 		g.Eventually(with, patience).Should(Receive(&later))

@@ -25,10 +25,10 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim/storage"
 )
 
-// errChanged says that an object is not what a write was computed from any longer.
+// errChanged says that an object is no longer what a write was computed from.
 var errChanged = errors.New("the object has changed meanwhile")
 
-// attempts is how often a write is computed again because somebody else was quicker.
+// attempts is how often a write is computed again because another write was quicker.
 const attempts = 10
 
 // patch reads what kind of a patch it is.
@@ -146,7 +146,7 @@ type written struct {
 	warnings []string
 }
 
-// commit computes what the write makes of the object and stores that, again if somebody else was quicker.
+// commit computes what the write makes of the object and stores that, again if another write was quicker.
 func (c *call) commit(w kinds.Write, dryRun bool) (written, error) {
 	for range attempts {
 		done, err := c.tryCommit(w, dryRun)

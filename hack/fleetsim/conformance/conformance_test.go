@@ -84,7 +84,7 @@ func startReal(ctx context.Context) (*server, func(), error) {
 	}
 	cp, err := controlplane.Start(ctx, controlplane.Options{
 		Name: "conformance", Dir: dir,
-		// Lists of the past come from etcd, which forgets when it is told, not from what the API server remembers.
+		// Lists of the past come from etcd, which forgets when it is compacted, not from what the API server remembers.
 		ExtraAPIServerArgs: []string{"--feature-gates=ListFromCacheSnapshot=false"},
 	})
 	if err != nil {

@@ -162,7 +162,7 @@ var apiVersions = map[string]string{
 
 const rbac = "rbac.authorization.k8s.io/v1"
 
-// object returns an object as JSON. What it is besides its kind and name is told in YAML.
+// object returns an object as JSON. What it has besides its kind and name is given in YAML.
 func object(kind, name string, content ...string) string {
 	obj := map[string]any{}
 	for _, part := range content {

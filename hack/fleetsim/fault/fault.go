@@ -24,7 +24,7 @@ const (
 	// Everything else on the connection goes with it.
 	Reset Kind = "reset"
 	// GoAway answers and sends GOAWAY, so that the client opens a new connection while requests in flight continue, as
-	// kube-apiserver does with --goaway-chance. With a share of 1, or 0, which means the same, all at once.
+	// kube-apiserver does with --goaway-chance. A share of 1, or 0, which means the same, does so for all requests.
 	GoAway Kind = "goaway"
 	// Drip sends answers at Rate bytes a second.
 	Drip Kind = "drip"
@@ -36,7 +36,7 @@ const (
 	BlackHole Kind = "blackhole"
 	// Silent accepts new connections and says nothing on them: after the TLS handshake or, with At, before it.
 	Silent Kind = "silent"
-	// Refuse lets nobody connect. Open connections continue.
+	// Refuse lets no client connect. Open connections continue.
 	Refuse Kind = "refuse"
 )
 

@@ -216,7 +216,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if l.admit(c) {
 			return c, nil
 		}
-		_ = c.Close() // nobody is there to be informed
+		_ = c.Close() // there is no caller to return an error to
 	}
 }
 

@@ -201,7 +201,7 @@ func CreatedTwice(writers Writers, reason func(target string, creation Change) b
 type Deletes struct {
 	// Allowed tells whether the object may be deleted. Nil means yes.
 	Allowed func(target string, c Change) bool
-	// Owned tells of an object that the writer did not write in this history whether it belongs to the writer all the
+	// Owned reports of an object that the writer did not write in this history whether it belongs to the writer all the
 	// same, because the server was started with it. Nil means that it is not.
 	Owned func(target string, c Change) bool
 }
@@ -234,7 +234,7 @@ func WrongDeletes(writers Writers, rules Deletes, histories ...History) Verdict 
 	})
 }
 
-// ByConnection tells replicas apart by their connections, for TwoAtATime: replicas of one program have the same user
+// ByConnection distinguishes replicas by their connections, for TwoAtATime: replicas of one program have the same user
 // agent. What the server wrote itself is not judged. A replica that connects again is another one, but one that does
 // not write in turns with its former self, so nothing is found. The same replica is found if it does have two
 // connections at a time: it speaks HTTP/1.1, or requests of its old connection were still under way when a GOAWAY moved

@@ -157,7 +157,7 @@ var cases = []testCase{
 		{verb: "update", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"apiVersion":"kinds.example.org/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"<rv>"},"spec":{"size":4}}`},
 		{verb: "update", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"apiVersion":"kinds.example.org/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"<rv>"},"spec":{"size":4}}`},
 		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"size":"x"}}`},
-		// One at a time: several are told in any order, by the real server as well.
+		// One at a time: several are reported in any order, by the real server as well.
 		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"size":-1}}`},
 		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"color":"green"}}`},
 		{verb: "merge", resource: "kinds.example.org/v1/widgets", name: "a", body: `{"spec":{"size":null}}`},

@@ -17,8 +17,8 @@
 // is put together from the pieces without parsing any; label selectors read the labels from the text.
 //
 // A Store has one lock, one counter for versions, and for each resource a list sorted by key and the last events. A Watch is no
-// more than a place in those events: it costs a few words, has no goroutine and no buffer of its own. Whoever falls behind
-// further than events are kept gets an error (ErrSlow). Events keep the content they replaced, which is why their bytes
+// more than a place in those events: it costs a few words, has no goroutine and no buffer of its own. One that falls
+// behind further than events are kept gets an error (ErrSlow). Events keep the content they replaced, so their bytes
 // are limited as well as their number. An older version of a list is the list with the events since then undone.
 //
 // # What it costs

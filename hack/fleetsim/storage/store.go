@@ -363,7 +363,7 @@ func (s *Store) Close() {
 }
 
 // Watch is a place in the events of one resource. It costs a few bytes: the events are those of the store, and who
-// waits for the next one is informed by a channel that all share. It needs no end.
+// waits for the next one is notified by a channel that all share. It needs no end.
 type Watch struct {
 	s              *Store
 	t              *table

@@ -9,8 +9,8 @@
 //	stop  SIGSTOP, and SIGCONT some time after its successor began to write: it wakes up with a Lease that it has no more
 //
 // The time until the first write of its successor is taken from the journals of the targets. Replicas are distinguished
-// by their user agents, which the linker gives them. Then the round is left to finish, and somebody becomes the standby
-// and warm.
+// by their user agents, which the linker gives them. Then the round is left to finish, until there is a warm standby
+// again.
 //
 // What must hold on any machine: no write of who was ended comes after the first one of its successor, nothing is created that was
 // deleted by the hub and not wanted again, and nothing is deleted that somebody wants.

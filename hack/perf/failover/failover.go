@@ -39,7 +39,7 @@ type Options struct {
 	Awake time.Duration
 	// Patience is how long anything may take.
 	Patience time.Duration
-	// Progress is where is said what happens. Nil: standard error.
+	// Progress gets a line for each step. Nil: standard error.
 	Progress io.Writer
 }
 

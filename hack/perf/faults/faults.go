@@ -36,7 +36,7 @@ type Options struct {
 	Rate float64
 	// Patience is how long a faulty target may take to recover.
 	Patience time.Duration
-	// Progress is where is said what happens. Nil: it is not reported.
+	// Progress gets a line for each step. Nil: nothing is written.
 	Progress io.Writer
 }
 

@@ -80,7 +80,7 @@ func (s *scene) judgeAddresses(ctx context.Context, listening *server) error {
 		return fmt.Errorf("the hub dialled a loopback address, %d times", n)
 	}
 	if said["open"] != said["closed"] {
-		return fmt.Errorf("an open port is distinguished from a closed one: %q and %q", said["open"], said["closed"])
+		return fmt.Errorf("an open port looks different from a closed one: %q and %q", said["open"], said["closed"])
 	}
 	for name, message := range said {
 		for _, detail := range []string{"connection refused", "timeout", "timed out", "no route", "certificate", "EOF"} {

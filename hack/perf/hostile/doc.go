@@ -1,5 +1,5 @@
 // Package hostile attacks a hub as a tenant can, who may create Secrets and ManagedResources in one namespace and
-// nothing else, or as whoever runs a registered API server can, which answers anything.
+// nothing else, or as the operator of a registered API server can, which may answer anything.
 //
 // How it works: two hubs, a leader and a standby, run as they ship, each in a process of its own under a memory
 // limit, with honest targets beside that are edited all the time. Each attack has hubs of its own, so that none

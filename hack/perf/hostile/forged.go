@@ -200,7 +200,7 @@ func (s *scene) namesAcross(ctx context.Context, other string) error {
 			}
 		}
 		for i := range resources.Items {
-			// What somebody wrote about itself is not what the hub shows to it.
+			// Annotations are what the tenant wrote, not what the hub shows.
 			resources.Items[i].Annotations = nil
 			shown = append(shown, &resources.Items[i])
 		}

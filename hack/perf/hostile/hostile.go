@@ -44,7 +44,7 @@ type Options struct {
 	Profiles string
 	// Patience is how long anything may take that one waits for.
 	Patience time.Duration
-	// Progress is where is said what happens. Nil: it is not reported.
+	// Progress gets a line for each step. Nil: nothing is written.
 	Progress io.Writer
 }
 

@@ -64,8 +64,8 @@ func path(object *unstructured.Unstructured) string {
 	return prefix + "/" + gvr.Resource + "/" + object.GetName()
 }
 
-// Foreigner edits objects in targets. In each target it goes through all victims before it comes back to one, for who
-// edits the same object again and again is slowed down by the hub.
+// Foreigner edits objects in targets. In each target it goes through all victims before it comes back to one, because
+// the hub delays corrections of an object that is edited again and again.
 type Foreigner struct {
 	name    string
 	victims []Victim

@@ -45,7 +45,7 @@ func TestQuantilesOfHistograms(t *testing.T) {
 	g.Expect(h.Quantile(0.95)).To(BeNumerically("~", 5.5))
 	g.Expect(math.IsNaN(h.Since(h).Quantile(0.99))).To(BeTrue(), "there are none")
 	later := Histogram{1: 90, 10: 100, math.Inf(1): 200}
-	g.Expect(later.Since(h).Quantile(0.5)).To(Equal(math.Inf(1)), "longer than can be told")
+	g.Expect(later.Since(h).Quantile(0.5)).To(Equal(math.Inf(1)), "longer than is measured")
 	h.Add(later.Since(h))
 	g.Expect(h).To(Equal(later))
 }

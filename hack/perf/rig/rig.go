@@ -48,8 +48,8 @@ const etcdQuota = 8 << 30
 
 // sourceShare leaves the machine to the hub, as a source does that has one of its own. With 20,000 ManagedResources a
 // collection of its heap takes the processors for seconds, so it is to be seldom. Without the limit, a roll-out took 24
-// GiB of memory, and the machine stood still. A source with less priority (nice) or has one processor makes the hub
-// wait for it, which is worse.
+// GiB of memory, and the machine stood still. A source with a lower priority (nice), or with one processor, makes
+// the hub wait for it, which is worse.
 var sourceShare = controlplane.Share{HeapGrowth: 300, MemoryLimit: 7 << 30, TraceCollections: true}
 
 // unchecked keeps the source's API server from comparing its caches with etcd, as it does by default every five to
@@ -76,7 +76,7 @@ type Options struct {
 	Binary string
 	// Environment is added to that of the hub, as "NAME=value".
 	Environment []string
-	// Progress is where is said what happens. Nil: it is not reported.
+	// Progress gets a line for each step. Nil: nothing is written.
 	Progress io.Writer
 }
 

@@ -42,7 +42,7 @@ func newWriters(source *testbed.Cluster) (*Writers, error) {
 	return &Writers{typed: typed, other: other}, nil
 }
 
-// Create creates objects in their order. ResourceVersions and the like are not told.
+// Create creates objects in their order. It does not set ResourceVersions and the like in them.
 func (w *Writers) Create(ctx context.Context, objects ...client.Object) error {
 	for _, object := range objects {
 		var err error

@@ -1,5 +1,5 @@
-// Package soak lets a hub run for long, with everything happening that happens in a fleet, and looks whether anything
-// is left behind: heap, goroutines, sockets, series of metrics.
+// Package soak lets a hub run for long, with everything that happens in a fleet, and looks whether anything is left
+// behind: heap, goroutines, sockets, series of metrics.
 //
 // How it works: some targets stay for the whole time. Each minute, further ones are registered, filled, emptied and given up.
 // Foreigners edit objects and contents change all the time; tokens and certificates rotate, and faults come and go, in those
@@ -17,6 +17,6 @@
 //
 // The subcommand cycles does one thing as often as it can: targets come and go, while others are at work. It may be over before
 // events are gone. So the hub is left alone for 13 minutes before and after, and what its heap has more then is divided by the targets
-// that came and went. With 500 of them 2 KiB are seen, such as a ManagedResource. 1 KiB takes 5,000, and less is not told from tables
-// that are bounded, but not yet full.
+// that came and went. With 500 of them 2 KiB are seen, such as a ManagedResource. 1 KiB takes 5,000, and less cannot be
+// distinguished from tables that are bounded, but not yet full.
 package soak

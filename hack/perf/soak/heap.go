@@ -21,9 +21,10 @@ const (
 // enoughRounds is how many whole rounds of the events client it takes for the slope of the heap to mean something.
 const enoughRounds = 4
 
-// leftMost is how many bytes of heap each target that came and went may leave in a hub at rest, besides the fraction flat of all of it
-// for maps and buffers that grew once and do not shrink. Tables that are bounded by a number fill up meanwhile, and are not told from
-// a leak: a standing of fairqueue takes 180 bytes and a text of canon 100, and a visitor makes one of the former and some of the latter.
+// leftMost is how many bytes of heap each target that came and went may leave in a hub at rest, besides the fraction
+// flat of all of it for maps and buffers that grew once and do not shrink. Tables that are bounded by a number fill up
+// meanwhile, and look like a leak: a standing of fairqueue takes 180 bytes and a text of canon 100, and a visitor makes
+// one of the former and some of the latter.
 const leftMost = 1 << 10
 
 // enoughVisits is how many targets must have come and gone for that to be judged. With fewer, one is allowed more than the objects that

@@ -59,7 +59,7 @@ func newSetup() *setup {
 	return s
 }
 
-// news returns what was told since the last call.
+// news returns what was reported since the last call.
 func (s *setup) news() []tracker.Cause {
 	s.mu.Lock()
 	defer s.mu.Unlock()

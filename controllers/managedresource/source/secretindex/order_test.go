@@ -91,7 +91,7 @@ func (o *ordered) begin() secretindex.Reading {
 	return o.Begin(types.NamespacedName{Namespace: "ns", Name: secret})
 }
 
-// news are those who were told since the last call.
+// news are the ManagedResources that the handler got since the last call.
 func (o *ordered) news() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 
 // Form is how the objects of a kind are read and checked: by a Go type or by the schema of a CustomResourceDefinition.
 type Form interface {
-	// Decode reads JSON. What the kind does not know is dropped and told as strict errors; what is missing and has a
+	// Decode reads JSON. What the kind does not know is dropped and returned as strict errors; what is missing and has a
 	// default gets it. The error is that of a document that cannot be read at all.
 	Decode(doc []byte) (o *unstructured.Unstructured, strict []error, err error)
 	// Encode writes JSON, with the fields in the order of a real server.

@@ -39,8 +39,8 @@ func Without(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// Untouched tells whether a field manager found nothing to change in live when it made o: it has given no entry a new time.
-// Within the same second that is not known, and Same has to say.
+// Untouched reports whether a field manager found nothing to change in live when it made o: it has given no entry a new
+// time. Times are in seconds, so within the same second only Same can say.
 func Untouched(o, live *unstructured.Unstructured) bool {
 	return slices.EqualFunc(Entries(o), Entries(live), func(a, b any) bool { return keyOf(a) == keyOf(b) })
 }
