@@ -18,6 +18,7 @@ import (
 
 	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/testbed"
+	"github.com/trellis-hub/trellis/hack/tools"
 )
 
 // howTo is the page whose commands are run.
@@ -30,8 +31,8 @@ var (
 	scale   = regexp.MustCompile(`scale deployment trellis --replicas=(\d)`)
 )
 
-// reader follows the page in a directory with the files that it names, and with trellisctl. The hub of the test stands
-// for the pods of the Deployment: it runs while the Deployment has replicas.
+// reader follows the page in a directory with the files that it names, and with kubectl, jq and trellisctl. The hub of
+// the test stands for the pods of the Deployment: it runs while the Deployment has replicas.
 type reader struct {
 	*WithT
 	t         *testing.T
@@ -43,9 +44,6 @@ type reader struct {
 
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	if _, err := exec.LookPath("jq"); err != nil {
-		t.Skip("the commands of the page need jq")
-	}
 	r := &reader{WithT: NewWithT(t), t: t, directory: t.TempDir(), commands: map[string][]string{}}
 	r.namespace = testbed.Namespace(t, nil, source, target)
 	page, err := os.ReadFile(howTo)
@@ -63,11 +61,15 @@ func newReader(t *testing.T) *reader {
 	}
 	kubectl, err := controlplane.Kubectl()
 	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(os.Symlink(kubectl, filepath.Join(r.directory, "kubectl"))).To(Succeed())
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", r.directory,
-		"github.com/trellis-hub/trellis/cmd/trellisctl")
-	out, err := build.CombinedOutput()
-	r.Expect(err).NotTo(HaveOccurred(), string(out))
+	root, err := controlplane.Root()
+	r.Expect(err).NotTo(HaveOccurred())
+	jq, err := tools.Path(t.Context(), root, "jq", "gojq") // jq in Go, so that it need not be installed
+	r.Expect(err).NotTo(HaveOccurred())
+	for name, program := range map[string]string{"kubectl": kubectl, "jq": jq} {
+		r.Expect(os.Symlink(program, filepath.Join(r.directory, name))).To(Succeed())
+	}
+	_, err = testbed.BuildCommand(t.Context(), root, "trellisctl", r.directory)
+	r.Expect(err).NotTo(HaveOccurred())
 	for name, content := range map[string][]byte{"kubeconfig": source.Kubeconfig(), "target": target.Kubeconfig()} {
 		r.Expect(os.WriteFile(filepath.Join(r.directory, name), content, 0o600)).To(Succeed())
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/trellis-hub/trellis/hack/tools"
 )
 
 // timeout bounds each call.
@@ -85,14 +87,6 @@ var (
 		if err != nil {
 			return "", err
 		}
-		cmd := exec.CommandContext(context.Background(), "go", "tool", "-n", "-modfile=hack/tools/helm/go.mod", "helm")
-		cmd.Dir = root
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return "", fmt.Errorf("building Helm: %w: %s", err, &stderr)
-		}
-		return strings.TrimSpace(string(out)), nil
+		return tools.Path(context.Background(), root, "helm", "helm")
 	})
 )
