@@ -140,6 +140,8 @@ func TestTablesAndWholeObjectsSayTheSame(t *testing.T) {
 		"one page":                 {&server{mrs: mrs(), columns: columns, page: 10}, 1},
 		"several pages":            {&server{mrs: mrs(), columns: columns, page: 3}, 3},
 		"a list that is forgotten": {&server{mrs: mrs(), columns: columns, page: 3, forgets: true}, 5},
+		"one that is forgotten after a page that is no table": {&server{mrs: mrs(), columns: columns, page: 10,
+			forgets: true, answers: faultyOnce()}, 3},
 		"a CRD without columns of Ready": {&server{mrs: mrs(), columns: []string{"Name", "Class", "Applied", "Age"},
 			page: 3}, 2}, // the second one is requested while the first one is decoded
 		"an API server without any table": {&server{mrs: mrs(), answers: list}, 1},
@@ -169,6 +171,19 @@ func TestTablesAndWholeObjectsSayTheSame(t *testing.T) {
 				resourcesv1alpha1.ReasonObjectsContested,
 				"ManagedResourceIgnored", "", ""}))
 		})
+	}
+}
+
+// faultyOnce answers the first request with a page whose rows cannot be decoded.
+func faultyOnce() func(http.ResponseWriter, *http.Request) bool {
+	answered := false
+	return func(w http.ResponseWriter, _ *http.Request) bool {
+		if answered {
+			return false
+		}
+		answered = true
+		_, _ = w.Write([]byte(`{"kind":"Table","metadata":{"continue":"3"},"rows":{}}`))
+		return true
 	}
 }
 

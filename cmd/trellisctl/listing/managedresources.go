@@ -155,8 +155,8 @@ func inTables(ctx context.Context, source *cli.Source, scope Scope) ([]Entry, er
 	var entries []Entry
 	var decoding errgroup.Group // of one page, while the API server makes the next one
 	restart := func() {
-		_ = decoding.Wait() // it is of the list that ends here
-		entries = entries[:0]
+		_ = decoding.Wait() // its error is of the list that ends here
+		decoding, entries = errgroup.Group{}, entries[:0]
 	}
 	err := cli.Pages(restart, func(token string) (string, error) {
 		raw, err := tablePage(ctx, source, scope, token)
