@@ -220,13 +220,16 @@ func (to *target) access(t *testing.T, name string, lifetime time.Duration) []by
 	return to.lead(kubeconfig)
 }
 
+// eachObject is the right to everything but to list and watch.
+var eachObject = rbacv1.PolicyRule{
+	APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "create", "update", "patch", "delete"},
+}
+
 // narrowAccess is a kubeconfig with all rights except reading ConfigMaps, until they are extended.
 func (to *target) narrowAccess(t *testing.T) (kubeconfig []byte, widen func()) {
 	t.Helper()
 	return to.limitedAccess(t,
-		rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{
-			"get", "create", "update", "patch", "delete",
-		}},
+		eachObject,
 		rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"namespaces", "secrets", "nodes"},
 			Verbs: []string{"list", "watch"},

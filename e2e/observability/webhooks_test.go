@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -29,6 +28,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/testbed"
 	"github.com/trellis-hub/trellis/webhooks/endpointslices"
 )
@@ -50,14 +50,11 @@ server:
 var webhookPorts [2]int
 
 // chooseWebhookPorts finds ports that are free.
-func chooseWebhookPorts() error {
+func chooseWebhookPorts() (err error) {
 	for i := range webhookPorts {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return fmt.Errorf("finding a port for webhooks: %w", err)
+		if webhookPorts[i], err = controlplane.FreePort(); err != nil {
+			return err
 		}
-		defer func() { _ = listener.Close() }()
-		webhookPorts[i] = listener.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // of "tcp"
 	}
 	return nil
 }
@@ -100,11 +97,8 @@ var webhookSituations = map[string]func(t *testing.T, alert string){
 	"TrellisWebhookRequestsFailing": func(t *testing.T, alert string) {
 		to := prepareTarget(t, "unreadable")
 		to.disguise(t)
-		everything := []string{rbacv1.APIGroupAll}
 		kubeconfig, widen := to.limitedAccess(t,
-			rbacv1.PolicyRule{APIGroups: everything, Resources: everything, Verbs: []string{
-				"get", "create", "update", "patch", "delete",
-			}},
+			eachObject,
 			rbacv1.PolicyRule{
 				APIGroups: []string{"", "autoscaling", "admissionregistration.k8s.io"},
 				Resources: []string{

@@ -49,7 +49,7 @@ type collector struct {
 func newCollector(f *Fleet, snapshot func() Snapshot) collector {
 	c := collector{fleet: f, snapshot: snapshot, descs: map[*metrics.Definition]*prometheus.Desc{}}
 	for _, d := range []*metrics.Definition{
-		metricUp, metricRoundTrip, metricLastSuccess, metricExpiration, metricTargetConns, metricPending,
+		metricUp, metricRoundTrip, metricLastSuccess, metricExpiration, metricTargetConns, metricRotationFails,
 		metricUnsynced, metricTargetCalls, metricInFlight, metricThrottled, metricTargets, metricRequests, metricBytes,
 		metricWatches, metricWatched,
 		metricEvents, metricMappers, metricMassDisconnect,
@@ -116,7 +116,7 @@ func (t *Target) collect(emit emit) {
 	emit(metricUp, truth(t.Up), name)
 	emit(metricUnsynced, float64(t.Unsynced), name)
 	if t.RotationFails {
-		emit(metricPending, 1, name)
+		emit(metricRotationFails, 1, name)
 	}
 	if t.RoundTrip > 0 {
 		emit(metricRoundTrip, t.RoundTrip.Seconds(), name)

@@ -23,7 +23,7 @@ var (
 		"trellis_target_connects_total",
 		"Connections to the target that were established. A rotation of the credential does not count.",
 		metrics.LabelTarget)
-	metricPending = Definitions.Gauge(
+	metricRotationFails = Definitions.Gauge(
 		"trellis_target_rotation_failing",
 		"1 if the registration was changed, and its new credential or address does not work. The former one stays in "+
 			"use. Absent otherwise.", metrics.LabelTarget)
