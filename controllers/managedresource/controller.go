@@ -288,8 +288,8 @@ func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) 
 		syncs = 5
 	}
 	workers, seats := class.workers(syncs)
-	c.supervisor.employ(classLabel(class.Name), workers)
-	name := classLabel(class.Name)
+	c.supervisor.employ(assignment.ClassName(class.Name), workers)
+	name := assignment.ClassName(class.Name)
 	var requests *fairqueue.Queue[dispatch.Request] // made when the controller starts
 	runs := timed{
 		supervisor: c.supervisor, class: c.options.Metrics.of(class.Name), clock: c.options.Clock, log: c.options.Logger,

@@ -10,6 +10,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -50,7 +51,8 @@ func (r *reconciler) assign(ctx context.Context, s *scope) (bool, reconcile.Resu
 	s.decision, s.class, s.target = decision, decision.Class, decision.Target
 	s.drifted, s.changed = r.drifts.stop(s.name), r.changes.stop(s.name)
 	s.log = r.log.WithValues(
-		"class", classLabel(s.class.Name), "target", metrics.TargetName(s.target), "managedResource", s.name.String(),
+		"class", assignment.ClassName(s.class.Name), "target", metrics.TargetName(s.target),
+		"managedResource", s.name.String(),
 	)
 	status, _ := r.targets.clusters.GetStatus(s.target)
 	if s.state.rewinds != status.Rewinds {

@@ -3,7 +3,6 @@ package managedresource
 import (
 	"context"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +11,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/metrics"
 )
@@ -54,15 +54,16 @@ func (gauges) Describe(descriptions chan<- *prometheus.Desc) {
 func (g gauges) Collect(collected chan<- prometheus.Metric) {
 	g.metrics.mu.Lock()
 	c := g.metrics.term
-	for key, runs := range g.metrics.stuck { // also of a term that is over
-		collected <- metrics.Const(descTargetOverdue, prometheus.GaugeValue, float64(runs), metrics.TargetName(key))
-	}
+	overdue := maps.Clone(g.metrics.overdueRuns)
 	g.metrics.mu.Unlock()
-	if c == nil || c.Began().IsZero() {
-		return
-	}
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		collected <- metrics.Const(desc, prometheus.GaugeValue, value, labels...)
+	}
+	for key, runs := range overdue { // also of a term that is over
+		gauge(descTargetOverdue, float64(runs), metrics.TargetName(key))
+	}
+	if c == nil || c.Began().IsZero() {
+		return
 	}
 	found, ok := c.census()
 	if !ok {
@@ -76,9 +77,9 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 		gauge(descDeletion, d.oldest.Seconds(), class)
 	}
 	oldest, longest := c.flowsByTarget()
-	for name, run := range longest {
+	for key, run := range longest {
 		if run > longRun {
-			gauge(descTargetLongest, run.Seconds(), name)
+			gauge(descTargetLongest, run.Seconds(), metrics.TargetName(key))
 		}
 	}
 	objects := c.tracker.Objects()
@@ -93,7 +94,7 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 			}
 		})
 		gauge(descTargetObjects, float64(objects[key]), name)
-		gauge(descTargetOldest, oldest[key.String()].Seconds(), name)
+		gauge(descTargetOldest, oldest[key].Seconds(), name)
 	}
 	g.metrics.forgetAllBut(registered)
 	counters := map[clustercache.ClusterKey]targetMetrics{}
@@ -104,14 +105,15 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 	g.metrics.mu.Unlock()
 	for key := range registered {
 		t, name := counters[key], metrics.TargetName(key)
-		collected <- metrics.Const(descTargetDrift, prometheus.CounterValue, float64(t.corrections), name)
-		for desc, n := range map[*prometheus.Desc]uint64{
-			descTargetLate: t.late, descTargetApplyFailures: t.notApplied, descTargetPruneFailures: t.notPruned,
-		} {
-			if n > 0 {
-				collected <- metrics.Const(desc, prometheus.CounterValue, float64(n), name)
-			}
+		counter := func(desc *prometheus.Desc, n uint64) {
+			collected <- metrics.Const(desc, prometheus.CounterValue, float64(n), name)
 		}
+		counter(descTargetDrift, t.corrections)
+		t.each(func(desc *prometheus.Desc, n uint64) {
+			if n > 0 {
+				counter(desc, n)
+			}
+		})
 	}
 }
 
@@ -136,21 +138,17 @@ func (c *Controller) targets() []clustercache.ClusterKey {
 // longRun is how long a run takes at least that has a series of its target.
 const longRun = 10 * time.Second
 
-// flowsByTarget returns how long requests of each target have waited, by its key, and how long its oldest run has
-// taken, by its name in metrics; all classes together. Runs without a target have an empty name.
-func (c *Controller) flowsByTarget() (oldest, longest map[string]time.Duration) {
-	oldest, longest = map[string]time.Duration{}, map[string]time.Duration{}
+// flowsByTarget returns how long requests of each target have waited, and how long its oldest run has taken, all
+// classes together. What needs no target is under the empty key.
+func (c *Controller) flowsByTarget() (oldest, longest map[clustercache.ClusterKey]time.Duration) {
+	oldest, longest = map[clustercache.ClusterKey]time.Duration{}, map[clustercache.ClusterKey]time.Duration{}
 	if c.options.QueueMetrics == nil {
 		return oldest, longest
 	}
 	for _, q := range c.options.QueueMetrics.Snapshots() {
 		for _, f := range q.Flows {
-			oldest[f.Name] = max(oldest[f.Name], f.Oldest)
-			name := ""
-			if strings.Contains(f.Name, string(types.Separator)) { // else it is a namespace, see dispatch.Flow
-				name = strings.TrimPrefix(f.Name, string(types.Separator))
-			}
-			longest[name] = max(longest[name], f.LongestRun)
+			key := dispatch.TargetOf(f.Name)
+			oldest[key], longest[key] = max(oldest[key], f.Oldest), max(longest[key], f.LongestRun)
 		}
 	}
 	return oldest, longest
@@ -225,7 +223,7 @@ func (c *Controller) census() (_ census, ok bool) {
 	found := census{conditions: map[conditionOf]int{}, deleting: map[string]*deletions{},
 		targets: map[clustercache.ClusterKey]troubles{}}
 	for _, class := range c.options.Classes {
-		found.deleting[classLabel(class.Name)] = &deletions{}
+		found.deleting[assignment.ClassName(class.Name)] = &deletions{}
 	}
 	now := c.options.Clock.Now()
 	for i := range list.Items {
@@ -270,11 +268,11 @@ func (c *Controller) place(ctx context.Context, mr *resourcesv1alpha1.ManagedRes
 		if c.assigner.Classes[class] == nil {
 			return metrics.Other, target, true // it is about to leave for a class that is not ours, and may have any name
 		}
-		return classLabel(class), target, true
+		return assignment.ClassName(class), target, true
 	}
 	decision, err := c.assigner.Decide(ctx, mr)
 	if err != nil || decision.Class == nil || !decision.ElsewhereUntil.IsZero() {
 		return "", clustercache.ClusterKey{}, false
 	}
-	return classLabel(decision.Class.Name), decision.Target, true
+	return assignment.ClassName(decision.Class.Name), decision.Target, true
 }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -108,8 +108,9 @@ type Metrics struct {
 	mu      sync.Mutex
 	classes map[string]*classMetrics
 	targets map[clustercache.ClusterKey]*targetMetrics
-	stuck   map[clustercache.ClusterKey]int // overdue runs, of targets that have some
-	term    *Controller                     // of the present term, nil between terms
+	term    *Controller // of the present term, nil between terms
+	// overdueRuns are how many runs of a target are overdue, of targets that have some.
+	overdueRuns map[clustercache.ClusterKey]int
 }
 
 // classMetrics are those of one class, looked up once.
@@ -136,6 +137,13 @@ type targetMetrics struct {
 	wait        prometheus.Observer // nil if there is no histogram of each target
 }
 
+// each calls f with the counters of a target that are only exported if they are not zero.
+func (t *targetMetrics) each(f func(desc *prometheus.Desc, n uint64)) {
+	f(descTargetLate, t.late)
+	f(descTargetApplyFailures, t.notApplied)
+	f(descTargetPruneFailures, t.notPruned)
+}
+
 // Bounds of the field managers and kinds that are distinguished: anybody in a target may invent any number of names.
 // What comes later is "other".
 const (
@@ -152,7 +160,7 @@ func NewMetrics(registerer prometheus.Registerer, targetHistograms bool) *Metric
 		overdue: metricOverdue.GaugeVec(), overdues: metricOverdues.CounterVec(),
 		managers: metrics.NewNames(managerLimit), kinds: metrics.NewNames(kindLimit), reasons: metrics.NewNames(reasonLimit),
 		classes: map[string]*classMetrics{}, targets: map[clustercache.ClusterKey]*targetMetrics{},
-		stuck: map[clustercache.ClusterKey]int{},
+		overdueRuns: map[clustercache.ClusterKey]int{},
 	}
 	registerer.MustRegister(m.applied, m.pruned, m.corrections, m.driftTime, m.propagation, m.runs)
 	registerer.MustRegister(m.overdue, m.overdues, gauges{m})
@@ -163,21 +171,13 @@ func NewMetrics(registerer prometheus.Registerer, targetHistograms bool) *Metric
 	return m
 }
 
-// classLabel is how metrics call a class.
-func classLabel(class string) string {
-	if class == resourcesv1alpha1.DefaultClass {
-		return resourcesv1alpha1.DefaultClassName
-	}
-	return class
-}
-
 // of returns the metrics of a class.
 func (m *Metrics) of(class string) *classMetrics {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.classes[class]
 	if c == nil {
-		label := classLabel(class)
+		label := assignment.ClassName(class)
 		c = &classMetrics{
 			all: m, label: label,
 			applied: m.applied.WithLabelValues(label, "ok"), applyFailed: m.applied.WithLabelValues(label, "error"),
@@ -269,7 +269,8 @@ func (m *Metrics) corrected(s *scope, d drift, now time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.corrections.WithLabelValues(classLabel(s.class.Name), m.kinds.Label(d.intent.Key.Kind), action, m.manager(d)).Inc()
+	class := assignment.ClassName(s.class.Name)
+	m.corrections.WithLabelValues(class, m.kinds.Label(d.intent.Key.Kind), action, m.manager(d)).Inc()
 	t := m.target(s.target)
 	t.corrections++
 	h := &t.hour
@@ -325,8 +326,8 @@ func (c *classMetrics) overdueBy(key clustercache.ClusterKey, runs int) {
 	c.overdue.Add(float64(runs))
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
-	if c.all.stuck[key] += runs; c.all.stuck[key] == 0 {
-		delete(c.all.stuck, key)
+	if c.all.overdueRuns[key] += runs; c.all.overdueRuns[key] == 0 {
+		delete(c.all.overdueRuns, key)
 	}
 }
 

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/trellis-hub/trellis/clustercache"
@@ -32,4 +34,13 @@ func Flow(r Request) string {
 		return "namespace " + r.Namespace
 	}
 	return r.Target.String()
+}
+
+// TargetOf is the target of the requests of a flow, by the name that Flow gave it; empty if they need none.
+func TargetOf(flow string) clustercache.ClusterKey {
+	namespace, name, has := strings.Cut(flow, string(types.Separator))
+	if !has {
+		return clustercache.ClusterKey{}
+	}
+	return clustercache.ClusterKey{Namespace: namespace, Name: name}
 }

@@ -70,7 +70,7 @@ func Normalize(class string) string {
 	return class
 }
 
-// ClassName is the name of a class for users: that of the default class is not empty.
+// ClassName is the name of a class for users and in metrics: that of the default class is not empty.
 func ClassName(class string) string {
 	if class == resourcesv1alpha1.DefaultClass {
 		return resourcesv1alpha1.DefaultClassName
