@@ -269,7 +269,7 @@ type Event struct {
 	Types   []EventType
 }
 
-// Has tells whether the event contains a type.
+// Has reports whether the event contains a type.
 func (e Event) Has(t EventType) bool {
 	for i := range e.Types {
 		if e.Types[i] == t {

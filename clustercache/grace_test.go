@@ -104,7 +104,7 @@ func TestWatchIsReliedUponOnceItHasCaughtUp(t *testing.T) {
 // listRequests is what a list of ConfigMaps asks for.
 const listRequests = "GET /api/v1/configmaps watch all"
 
-// relied tells whether absence is concluded from what the watch of ConfigMaps shows.
+// relied reports whether absence is concluded from what the watch of ConfigMaps shows.
 func (h *hub) relied(key ClusterKey) func() bool {
 	return func() bool { _, _, synced := h.lookup(key, "cm", nameOf("none")); return synced }
 }

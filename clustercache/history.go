@@ -10,9 +10,9 @@ import (
 // target may say anything of its versions.
 const rewindPause = 5 * time.Minute
 
-// comparesHistory tells whether the next probe is to find out whether the target still has the past that is remembered
-// of it: now and then, and as soon as the connection was lost or is suspected, since etcd is not restored without a
-// restart of the API servers.
+// comparesHistory reports whether the next probe is to find out whether the target still has the past that is
+// remembered of it: now and then, and as soon as the connection was lost or is suspected, since etcd is not restored
+// without a restart of the API servers.
 func (t *target) comparesHistory() bool {
 	return t.loop.probes.failures == 0 && (t.loop.history.unverified || t.loop.probes.count%versionEvery == 0)
 }
@@ -38,7 +38,7 @@ func (t *target) historyCompared(result *connection.HistoryResult, conn *connect
 	}
 }
 
-// mayRewind tells whether the target went back in time, and it is not too early to act on that.
+// mayRewind reports whether the target went back in time, and it is not too early to act on that.
 func (t *target) mayRewind(now time.Time) bool {
 	last := t.loop.history.rewoundAt
 	return t.loop.history.rewound && (last.IsZero() || now.Sub(last) >= rewindPause)

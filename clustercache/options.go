@@ -73,17 +73,17 @@ type Options struct {
 	// sent to the target. An error refuses the target with ReasonIdentityChanged and the error's message, until the
 	// Secret changes or Recheck is called. Nil: the first UID that was seen is the right one.
 	VerifyIdentity func(ctx context.Context, cluster ClusterKey, uid types.UID, secretAnnotations map[string]string) error
-	// StillNeeded tells whether anyone still cleans up in a target whose registration is gone. It is asked once a second
+	// StillNeeded reports whether anyone still cleans up in a target whose registration is gone. It is asked once a second
 	// and must answer from memory. Nil: none is.
 	StillNeeded func(cluster ClusterKey) bool
 	// DrainTimeout bounds how long StillNeeded can keep a connection. Default 5m.
 	DrainTimeout time.Duration
 	// Limits returns the limits of one target; it is asked when the target connects and on Recheck. Nil: DefaultLimits.
 	Limits func(cluster ClusterKey) Limits
-	// Asleep tells whether a target is meant to be away. Nothing is sent to it then. It is asked when the target is
+	// Asleep reports whether a target is meant to be away. Nothing is sent to it then. It is asked when the target is
 	// registered and on Recheck, and must answer from memory. Nil: none ever is.
 	Asleep func(cluster ClusterKey) bool
-	// Fenced tells whether a call failed because the hub itself did not let it out, as WrapTransport and Dial.WrapConn
+	// Fenced reports whether a call failed because the hub itself did not let it out, as WrapTransport and Dial.WrapConn
 	// may do. Such an error says nothing about the target: it is a reason neither to consider it lost nor to stop calling
 	// it. Nil: no call fails like that.
 	Fenced func(err error) bool

@@ -68,7 +68,7 @@ func (t *target) probed(result connection.ProbeResult) {
 	t.probeFailed(now, conn, result.Err)
 }
 
-// fenced tells whether a call got no answer because the hub did not let it out. The target was not asked then.
+// fenced reports whether a call got no answer because the hub did not let it out. The target was not asked then.
 func (t *target) fenced(err error) bool {
 	if err == nil || !t.cache.options.Fenced(err) {
 		return false
@@ -145,7 +145,7 @@ func (t *target) probeFailed(now time.Time, conn *connection.Connection, err err
 	t.update(func(s *draft) { s.NextAttempt = t.loop.attempts.next })
 }
 
-// renews tells whether another token is being tried that would continue with the connection.
+// renews reports whether another token is being tried that would continue with the connection.
 func (t *target) renews() bool {
 	return t.loop.attempts.underWay != nil && t.loop.attempts.underWay.mode == modeToken
 }

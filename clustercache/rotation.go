@@ -71,7 +71,7 @@ func (t *target) startAttempt(conn *connection.Connection) {
 	})
 }
 
-// verifyIdentity tells whether a cluster with a UID is the right one.
+// verifyIdentity reports whether a cluster with a UID is the right one.
 func (t *target) verifyIdentity(ctx context.Context, uid types.UID, r *registration.Registration) error {
 	if t.cache.options.VerifyIdentity == nil {
 		if known := t.snapshot().UID; known != "" && known != uid {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// exists tells whether a target is registered.
+// exists reports whether a target is registered.
 func (h *hub) exists(key ClusterKey) func() bool {
 	return func() bool { _, known := h.cache.GetStatus(key); return known }
 }

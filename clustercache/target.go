@@ -431,7 +431,7 @@ func (t *target) outdateAttempt() {
 	}
 }
 
-// drained tells whether the registration is gone and the target is not needed any longer.
+// drained reports whether the registration is gone and the target is not needed any longer.
 func (t *target) drained() bool {
 	if t.loop.removedAt.IsZero() {
 		return false
@@ -472,7 +472,7 @@ func (t *target) proceed() {
 	}
 }
 
-// wantsAttempt tells whether the connection is not what the registration asks for.
+// wantsAttempt reports whether the connection is not what the registration asks for.
 func (t *target) wantsAttempt(conn *connection.Connection) bool {
 	r := t.loop.registration
 	if r == nil || r.Access.Empty() || t.loop.identityRefused || t.loop.asleep {

@@ -326,7 +326,7 @@ func (c *Cache) Watch(
 	return s, nil
 }
 
-// liveLocked tells whether a subscription shows anything. It is called with the lock.
+// liveLocked reports whether a subscription shows anything. It is called with the lock.
 func (s *subscription) liveLocked() bool {
 	t := s.cache.targets[s.key]
 	return !s.closed && t != nil && t.watches[s.Name] == s.watch

@@ -35,12 +35,12 @@ type Config struct {
 	Issued time.Time
 }
 
-// Equal tells whether two configs are the same.
+// Equal reports whether two configs are the same.
 func (c *Config) Equal(o *Config) bool {
 	return c.EqualButToken(o) && c.Token == o.Token
 }
 
-// EqualButToken tells whether two configs differ in nothing but the value of the bearer token, so that an open
+// EqualButToken reports whether two configs differ in nothing but the value of the bearer token, so that an open
 // connection can continue with the new one.
 func (c *Config) EqualButToken(o *Config) bool {
 	return c.Server == o.Server && c.ServerName == o.ServerName && bytes.Equal(c.CA, o.CA) &&

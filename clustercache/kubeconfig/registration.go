@@ -24,7 +24,7 @@ func TargetOf(secretName types.NamespacedName) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: secretName.Namespace, Name: cluster}, true
 }
 
-// IsRegistration tells whether a Secret registers a target: its name must be exactly the value of its cluster-name
+// IsRegistration reports whether a Secret registers a target: its name must be exactly the value of its cluster-name
 // label followed by "-kubeconfig". The other Secrets of Cluster API bear the same label and are no registrations.
 func IsRegistration(s *corev1.Secret) bool {
 	cluster := s.Labels[ClusterNameLabel]

@@ -68,5 +68,5 @@ func contentOf(s *corev1.Secret) (name string, content []byte, ok bool) {
 	return "", nil, false
 }
 
-// droppedContent tells whether Trim dropped the kubeconfig.
+// droppedContent reports whether Trim dropped the kubeconfig.
 func droppedContent(s *corev1.Secret) bool { return len(s.Data) == 0 && len(s.StringData) > 0 }

@@ -175,7 +175,7 @@ func build(core, groups *content) (*entry, error) {
 	return all.assemble(), nil
 }
 
-// check tells whether the content may be kept.
+// check reports whether the content may be kept.
 func (c *content) check() error {
 	if err := c.exceeded(); err != nil {
 		return fmt.Errorf("discovery: %w", err)

@@ -150,7 +150,7 @@ func (m *Mapper) newer(ctx context.Context, than *entry) (*entry, error) {
 	return m.await(ctx, f)
 }
 
-// failedLocked tells whether a refresh failed so recently that the next one is not worth its time.
+// failedLocked reports whether a refresh failed so recently that the next one is not worth its time.
 func (m *Mapper) failedLocked() bool {
 	return m.flight == nil && m.failure != nil && m.pool.options.Clock.Now().Before(m.retryAt)
 }

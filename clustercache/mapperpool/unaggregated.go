@@ -131,7 +131,7 @@ func (u *unaggregated) readGroups(ctx context.Context) error {
 	return nil
 }
 
-// isAbsent tells whether a server has no such document. One that does not let the hub read it may have everything.
+// isAbsent reports whether a server has no such document. One that does not let the hub read it may have everything.
 func isAbsent(err error) bool { return apierrors.IsNotFound(err) }
 
 // readAll reads what each version of each group has. One that cannot be read is among the failed ones, unless the hub

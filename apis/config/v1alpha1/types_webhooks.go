@@ -110,7 +110,7 @@ func (w *WebhookServer) ServerNames() (names []string) {
 // perTarget stands for a label that each target has of its own.
 const perTarget = "{target}"
 
-// PerTarget tells whether each target calls the hub by a name of its own.
+// PerTarget reports whether each target calls the hub by a name of its own.
 func (c WebhookClientConfig) PerTarget() bool { return strings.Contains(c.URL, perTarget) }
 
 // ServerName is the name by which a target calls the hub that has a label of its own.

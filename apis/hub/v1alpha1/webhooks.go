@@ -216,7 +216,7 @@ func common[T any](own *T, of func(*T) *Webhook) *Webhook {
 
 func (w *WebhookOrPolicy) common() *Webhook { return &w.Webhook }
 
-// IsEnabled tells whether a webhook is switched on. A nil one is not.
+// IsEnabled reports whether a webhook is switched on. A nil one is not.
 func (w *Webhook) IsEnabled() bool { return w != nil && ptr.Deref(w.Enabled, false) }
 
 func (k *KubernetesServiceHostWebhook) faults(path *field.Path) field.ErrorList {

@@ -43,7 +43,7 @@ const MaxHeader = 96 << 10
 // an error nor a type for them. A test with real servers finds out if a version of Go changes the texts.
 var headersExceeded = []string{"server response headers exceeded", "response header list larger than advertised limit"}
 
-// isHeadersExceeded tells whether a request failed because the header of its answer is longer than MaxHeader.
+// isHeadersExceeded reports whether a request failed because the header of its answer is longer than MaxHeader.
 func isHeadersExceeded(err error) bool {
 	return slices.ContainsFunc(headersExceeded, func(text string) bool { return strings.Contains(err.Error(), text) })
 }
@@ -144,7 +144,7 @@ func (e *Error) Error() string {
 // Unwrap returns what is wrong with the answer.
 func (e *Error) Unwrap() error { return e.Err }
 
-// IsRefused tells whether an error is about an answer that was not accepted.
+// IsRefused reports whether an error is about an answer that was not accepted.
 func IsRefused(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused)
@@ -175,7 +175,7 @@ func askForJSON(request *http.Request) *http.Request {
 	return &clone
 }
 
-// encodingOf tells whether an answer is in Protocol Buffers. It is an error if the encoding was not asked for.
+// encodingOf reports whether an answer is in Protocol Buffers. It is an error if the encoding was not asked for.
 func encodingOf(response *http.Response, counted bool) (protobuf bool, err error) {
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return false, &EncodingError{"Content-Encoding", encoding}
@@ -213,7 +213,7 @@ func (t *Transport) bounds(request *http.Request) untrusted.Bounds {
 	return b
 }
 
-// isDiscovery tells whether a path is one of discovery: /api, /api/v1, /apis, /apis/group, /apis/group/v1.
+// isDiscovery reports whether a path is one of discovery: /api, /api/v1, /apis, /apis/group, /apis/group/v1.
 func isDiscovery(path string, parts int) bool {
 	switch first, _, _ := strings.Cut(path, "/"); first {
 	case "api":
@@ -224,7 +224,7 @@ func isDiscovery(path string, parts int) bool {
 	return false
 }
 
-// isCollection tells whether a path is that of all objects of a resource, in a namespace or everywhere.
+// isCollection reports whether a path is that of all objects of a resource, in a namespace or everywhere.
 func isCollection(path string, parts int) bool {
 	root := 2 // of /api/v1
 	switch first, _, _ := strings.Cut(path, "/"); first {

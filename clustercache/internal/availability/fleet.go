@@ -71,7 +71,7 @@ func (f *Fleet) Removed(key types.NamespacedName, now time.Time) {
 	f.settleLocked(now)
 }
 
-// static tells whether a target is configured and not registered, such as the source cluster.
+// static reports whether a target is configured and not registered, such as the source cluster.
 func static(key types.NamespacedName) bool { return key.Namespace == "" }
 
 // Lost notes that a target was lost.
@@ -93,7 +93,7 @@ func (f *Fleet) Lost(key types.NamespacedName, now time.Time) {
 	}
 }
 
-// MassDisconnect tells whether the hub's own network is suspected.
+// MassDisconnect reports whether the hub's own network is suspected.
 func (f *Fleet) MassDisconnect(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

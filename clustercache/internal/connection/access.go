@@ -21,10 +21,10 @@ type Access struct {
 	Static     *rest.Config
 }
 
-// Empty tells whether it leads nowhere.
+// Empty reports whether it leads nowhere.
 func (a Access) Empty() bool { return a.Kubeconfig == nil && a.Static == nil }
 
-// Equal tells whether a connection that was made with a need not change for b.
+// Equal reports whether a connection that was made with a need not change for b.
 func (a Access) Equal(b Access) bool {
 	if a.Kubeconfig == nil || b.Kubeconfig == nil {
 		return a == b
@@ -32,7 +32,7 @@ func (a Access) Equal(b Access) bool {
 	return a.Kubeconfig.Equal(b.Kubeconfig)
 }
 
-// EqualButToken tells whether an open connection can continue with b after its token was replaced.
+// EqualButToken reports whether an open connection can continue with b after its token was replaced.
 func (a Access) EqualButToken(b Access) bool {
 	return a.Kubeconfig != nil && b.Kubeconfig != nil && a.Kubeconfig.EqualButToken(b.Kubeconfig)
 }

@@ -63,7 +63,7 @@ func (o *Options) addressesFor(a Access) addresses.Policy {
 	return o.Addresses
 }
 
-// Verify tells whether a cluster with a UID is the right one.
+// Verify reports whether a cluster with a UID is the right one.
 type Verify func(ctx context.Context, uid types.UID) error
 
 // Dialer opens the connections to one target.

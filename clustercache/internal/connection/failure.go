@@ -61,7 +61,7 @@ func Explain(err error, a Access) (reason, message, details string) {
 	return reason, a.shown(err.Error()), ""
 }
 
-// IsConnectionLevel tells whether there was no answer because no connection could be opened or kept, which needs no
+// IsConnectionLevel reports whether there was no answer because no connection could be opened or kept, which needs no
 // second probe, in contrast to a timeout.
 func IsConnectionLevel(err error) bool {
 	var answered apierrors.APIStatus

@@ -94,9 +94,9 @@ func (c *Connection) compareHistory(ctx context.Context, past History, timeout t
 	return result
 }
 
-// misses tells whether a change that was found once is no part of the history of a target. A target that went back
-// and has had as many changes since has another one of that version, and be it of the same Lease, it was renewed at
-// another time.
+// misses reports whether a change that was found once is no part of the history of a target. A target that went
+// back and has had as many changes since has another one of that version, and be it of the same Lease, it was
+// renewed at another time.
 func (c *Connection) misses(ctx context.Context, mark lease) (bool, error) {
 	version := mark.Metadata.ResourceVersion
 	query := url.Values{
@@ -126,7 +126,7 @@ func (l *leases) youngest() (youngest lease) {
 	return youngest
 }
 
-// isVersion tells whether a text is a version that can be compared with others.
+// isVersion reports whether a text is a version that can be compared with others.
 func isVersion(text string) bool {
 	_, err := resourceversion.CompareResourceVersion(text, text)
 	return err == nil && untrusted.Token(text) == text

@@ -11,7 +11,7 @@ import (
 // prefix begins whatever an API server encodes as Protocol Buffers, but for the events of a watch.
 var prefix = []byte("k8s\x00")
 
-// Is tells whether a text is such a message.
+// Is reports whether a text is such a message.
 func Is(text []byte) bool { return bytes.HasPrefix(text, prefix) }
 
 // Open decodes what is in a message: the metadata of an object, or a Status. It has to be of a kind; empty: of any. An

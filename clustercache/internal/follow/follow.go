@@ -131,7 +131,7 @@ func New(c Collection, sink Sink) *Follower {
 	return &Follower{collection: c, sink: sink}
 }
 
-// Listed tells whether Follow continues where it was, and does not list first.
+// Listed reports whether Follow continues where it was, and does not list first.
 func (f *Follower) Listed() bool { return f.listed }
 
 // Forget has Follow list first.
@@ -185,7 +185,7 @@ func (f *Follower) reopen(ctx context.Context, a *attempt) {
 	}
 }
 
-// await waits while the server cannot be asked, and tells whether that was so.
+// await waits while the server cannot be asked, and reports whether that was so.
 func (f *Follower) await(ctx context.Context) (suspended bool) {
 	if f.collection.Suspended == nil {
 		return false
@@ -230,7 +230,7 @@ func (f *Follower) ended(ctx context.Context, a *attempt, err error) {
 	}
 }
 
-// goesOn tells whether another watch is to be opened after one that was short or not, and no good if there is an
+// goesOn reports whether another watch is to be opened after one that was short or not, and no good if there is an
 // error. It waits if that is to be after a pause.
 func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
 	var status apierrors.APIStatus
@@ -259,9 +259,9 @@ func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
 	return true
 }
 
-// passes tells whether it is worth while to ask once more for the same after an error: there was no answer, or one
-// that has to do with what the server is busy with. What it says of an event that cannot be read would be the same
-// again.
+// passes reports whether it is worth while to ask once more for the same after an error: there was no
+// answer, or one that has to do with what the server is busy with. What it says of an event that cannot be
+// read would be the same again.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	switch {
@@ -332,7 +332,7 @@ func (f *Follower) list(ctx context.Context) (*watch, error) {
 	return nil, f.pages(ctx)
 }
 
-// spares tells whether the next list is not to be a stream because the server does not seem to end any.
+// spares reports whether the next list is not to be a stream because the server does not seem to end any.
 func (f *Follower) spares() bool {
 	if f.unfinished < streamTries {
 		return false
@@ -473,7 +473,7 @@ func refusesStreams(err error) bool {
 	return false
 }
 
-// isExpired tells whether the server has forgotten the version it was asked for.
+// isExpired reports whether the server has forgotten the version it was asked for.
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
 // errTooShort says that a watch ended at once, and brought nothing.

@@ -173,7 +173,7 @@ func (f *frames) await() error {
 	}
 }
 
-// look blocks until something came, and tells whether it is of the next document: it may be space.
+// look blocks until something came, and reports whether it is of the next document: it may be space.
 func (f *frames) look() (begun bool, err error) {
 	if err := f.passSpace(); err != nil {
 		return false, err
@@ -439,7 +439,7 @@ func (s *scanner) passes(next []byte) int {
 	return quote
 }
 
-// ends takes the next byte and tells whether the document ends with it.
+// ends takes the next byte and reports whether the document ends with it.
 func (s *scanner) ends(c byte) bool {
 	switch {
 	case s.isEscape:

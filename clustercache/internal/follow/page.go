@@ -156,8 +156,8 @@ func (p *page) typed(o client.Object) {
 	o.GetObjectKind().SetGroupVersionKind(kind)
 }
 
-// check tells whether what was read is a page of a list. A proxy may answer with another document, which would look
-// like an empty list.
+// check reports whether what was read is a page of a list. A proxy may answer with another document, which would
+// look like an empty list.
 func (p *page) check(limit int) error {
 	more := p.meta.Continue != ""
 	switch {

@@ -58,7 +58,7 @@ func Read(secret *corev1.Secret, policy kubeconfig.Policy) *Registration {
 	return r
 }
 
-// Same tells whether two registrations come from the same version of the same Secret, and are as good as each other.
+// Same reports whether two registrations come from the same version of the same Secret, and are as good as each other.
 func (r *Registration) Same(o *Registration) bool {
 	fault := r.Fault == o.Fault || r.Fault != nil && o.Fault != nil && *r.Fault == *o.Fault
 	return r.UID == o.UID && r.ResourceVersion == o.ResourceVersion && fault

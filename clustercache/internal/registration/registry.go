@@ -94,7 +94,7 @@ func New(options Options) *Registry {
 // Reading returns how many Secrets are being read.
 func (r *Registry) Reading() int64 { return r.pool.Held() }
 
-// Settled tells whether the newest version of a registration was read, or it is beyond the quota or not known.
+// Settled reports whether the newest version of a registration was read, or it is beyond the quota or not known.
 func (r *Registry) Settled(key types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *Registry) Settled(key types.NamespacedName) bool {
 	return e == nil || !e.admitted || e.done == e.version
 }
 
-// Empty tells whether nothing is left of any registration.
+// Empty reports whether nothing is left of any registration.
 func (r *Registry) Empty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -77,7 +77,7 @@ type ticket struct {
 	since   time.Time
 }
 
-// outcome takes note of how a call ended: err is nil if it was answered to the end; broken tells whether the target,
+// outcome takes note of how a call ended: err is nil if it was answered to the end; broken reports whether the target,
 // or the way to it, ended it. What the caller ended says nothing.
 func (t ticket) outcome(err error, broken bool, now time.Time) {
 	t.note(now, func(b *breaker) bool {
@@ -97,7 +97,7 @@ func (t ticket) outcome(err error, broken bool, now time.Time) {
 	})
 }
 
-// note takes note of what became of the call. count does so, with the lock held, and tells whether that was anything
+// note takes note of what became of the call. count does so, with the lock held, and reports whether that was anything
 // bad: only then there may be reason to refuse calls.
 func (t ticket) note(now time.Time, count func(b *breaker) bool) {
 	b := t.breaker
@@ -152,7 +152,7 @@ func (t ticket) absent(response *http.Response, path string, now time.Time) {
 	})
 }
 
-// builtIn tells whether every kube-apiserver serves the group of a path itself.
+// builtIn reports whether every kube-apiserver serves the group of a path itself.
 func builtIn(path string) bool {
 	_, path, named := strings.Cut(path, "/apis/")
 	group, _, _ := strings.Cut(path, "/")
@@ -191,7 +191,7 @@ func (b *breaker) breakLocked(trial bool, now time.Time) bool {
 // Reset forgets what calls have come to, since the target is reached in another way now.
 func (t *Throttle) Reset() { t.breaker.reset() }
 
-// Paused tells whether calls wait because the target asked for it.
+// Paused reports whether calls wait because the target asked for it.
 func (t *Throttle) Paused() bool {
 	t.breaker.mu.Lock()
 	defer t.breaker.mu.Unlock()

@@ -80,7 +80,7 @@ type Options struct {
 	Suspect func()
 	// Unanswered is called, from any goroutine, with the errors of callers' calls that got no answer. Nil: it is not.
 	Unanswered func(error)
-	// Fenced tells whether a call failed because it was not let out on this side, which says nothing about the target.
+	// Fenced reports whether a call failed because it was not let out on this side, which says nothing about the target.
 	// Not nil.
 	Fenced func(err error) bool
 	// Calling is called with the context of each call but watches, and what it returns when the call has ended. Nil: it is
@@ -711,7 +711,7 @@ func isWatch(request *http.Request) bool {
 	return err == nil && watch
 }
 
-// lists tells whether a watch begins with all objects there are.
+// lists reports whether a watch begins with all objects there are.
 func lists(watch *http.Request) bool {
 	all, err := strconv.ParseBool(watch.URL.Query().Get("sendInitialEvents"))
 	return err == nil && all

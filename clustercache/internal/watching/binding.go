@@ -57,8 +57,8 @@ type Connection struct {
 	// Suspended returns nil while the connection is of use, else a channel that is closed when it is again. What watches
 	// kept is not relied upon meanwhile, and nothing is said of their failures. Nil: it always is of use.
 	Suspended func() <-chan struct{}
-	// Fenced tells whether a call failed because it was not let out by the hub itself, of which nothing is said either.
-	// Nil: none does.
+	// Fenced reports whether a call failed because it was not let out by the hub itself, of which nothing is said
+	// either. Nil: none does.
 	Fenced func(err error) bool
 	// Outages returns how often the connection was not of use so far. Nil: never.
 	Outages func() uint64
@@ -228,7 +228,7 @@ func (b *Binding) recover(r *retries, err error) {
 	r.pause = min(2*r.pause, watchRetryMax)
 }
 
-// IsAnswer tells whether an error is the target's definite answer, in contrast to a call that failed on the way, or
+// IsAnswer reports whether an error is the target's definite answer, in contrast to a call that failed on the way, or
 // that the target is too busy for just now.
 func IsAnswer(err error) bool {
 	if apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
@@ -392,7 +392,7 @@ func (b *Binding) newFollower() error {
 	return nil
 }
 
-// refused tells whether the target says that it does not serve a kind as metadata, and remembers that. Servers behind
+// refused reports whether the target says that it does not serve a kind as metadata, and remembers that. Servers behind
 // the aggregation layer need not know how.
 func (b *Binding) refused(err error) bool {
 	if b.follower == nil || !b.watch.spec.MetadataOnly || b.trims || !apierrors.IsNotAcceptable(err) &&

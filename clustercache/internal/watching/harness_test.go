@@ -208,7 +208,7 @@ func (c steppedClock) Step(d time.Duration) {
 	c.callbacks.Step(d)
 }
 
-// pauses tells whether a watch waits for its next attempt, and none is under way that may come to that.
+// pauses reports whether a watch waits for its next attempt, and none is under way that may come to that.
 func (s *setting) pauses() bool { return s.clock.HasWaiters() }
 
 // stepUntil has time pass until a site was asked for so many lists.

@@ -32,7 +32,7 @@ type interruption struct {
 	outages  uint64 // the connection had had when it was opened
 }
 
-// stop ends whatever is waited for, and tells whether that was to receive what was missed.
+// stop ends whatever is waited for, and reports whether that was to receive what was missed.
 func (g *interruption) stop() (catching bool, outages uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

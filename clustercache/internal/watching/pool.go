@@ -17,7 +17,7 @@ func NewPool(most, free int64) *Pool { return &Pool{most: most, free: free} }
 // charge is what a target that keeps n bytes takes of the pool.
 func (p *Pool) charge(bytes int64) int64 { return max(bytes-p.free, 0) }
 
-// fits tells whether a target may keep more than before.
+// fits reports whether a target may keep more than before.
 func (p *Pool) fits(before, after int64) bool {
 	if p == nil {
 		return true

@@ -124,7 +124,7 @@ func (r *Quota) take(w *Stream, more Size) bool {
 	return true
 }
 
-// has tells whether the quota allows a watch that keeps so much, without another one being evicted.
+// has reports whether the quota allows a watch that keeps so much, without another one being evicted.
 func (r *Quota) has(w *Stream, n Size) bool {
 	if r == nil {
 		return true
@@ -134,8 +134,8 @@ func (r *Quota) has(w *Stream, n Size) bool {
 	return r.lacks(n.minus(r.used[w])) == ""
 }
 
-// reserve tells whether a watch may keep so much, in whatever list. It may evict another watch, so it is called without
-// the lock of any.
+// reserve reports whether a watch may keep so much, in whatever list. It may evict another watch, so it is called
+// without the lock of any.
 func (r *Quota) reserve(w *Stream, n Size) bool {
 	if r == nil {
 		return true
@@ -227,7 +227,7 @@ func (r *Quota) refuse(w *Stream, size Size, why string) *refusal {
 
 func (r *Quota) isEvicted(w *Stream) bool { return r.refused[w] != nil && r.refused[w].evicted }
 
-// evicted tells whether a watch was evicted, and its handler does not know yet.
+// evicted reports whether a watch was evicted, and its handler does not know yet.
 func (r *Quota) evicted(w *Stream) bool {
 	if r == nil {
 		return false
@@ -340,8 +340,7 @@ func (r *Quota) wake() {
 	}
 }
 
-// mayFit tells whether a watch fits that was refused at a size: with half as much again, or all that
-// there is.
+// mayFit reports whether a watch fits that was refused at a size: with half as much again, or all that there is.
 func (r *Quota) mayFit(w *Stream, size Size) bool {
 	half := Size{size.Objects + size.Objects/2, size.Bytes + size.Bytes/2}
 	least := Size{min(half.Objects, r.most.Objects), min(half.Bytes, r.most.Bytes)}

@@ -83,5 +83,5 @@ func beneath(v reflect.Value, depth int) (size int) {
 	return size
 }
 
-// isPlain tells whether values of a kind have nothing beneath.
+// isPlain reports whether values of a kind have nothing beneath.
 func isPlain(kind reflect.Kind) bool { return kind <= reflect.Complex128 && kind != reflect.Invalid }

@@ -95,7 +95,7 @@ func (w *Stream) Range(f func(key types.NamespacedName, value any) bool) (synced
 	return w.syncedLocked()
 }
 
-// Synced tells whether absence can be relied upon.
+// Synced reports whether absence can be relied upon.
 func (w *Stream) Synced() bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -131,7 +131,7 @@ func (w *Stream) trustsLocked(b *Binding) bool {
 	return b != nil && w.syncedBy == b && b.ctx.Err() == nil && b.connection.outages() == w.outages
 }
 
-// trusts tells whether values are up to date as far as a binding is.
+// trusts reports whether values are up to date as far as a binding is.
 func (w *Stream) trusts(b *Binding) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -152,7 +152,7 @@ func (w *Stream) Distrust() {
 	w.syncedBy, w.foreign = nil, true
 }
 
-// sameLocked tells whether what is kept of an object is what has come.
+// sameLocked reports whether what is kept of an object is what has come.
 func (w *Stream) sameLocked(kept, value any) bool { return !w.foreign && unchanged(kept, value) }
 
 // distrust notes that a binding may have missed something.
@@ -320,7 +320,7 @@ func (w *Stream) remove(b *Binding, key types.NamespacedName) {
 	}
 }
 
-// accepts tells whether an event of a binding is to be applied. One of a binding that waits for its turn is staged.
+// accepts reports whether an event of a binding is to be applied. One of a binding that waits for its turn is staged.
 func (w *Stream) accepts(b *Binding, stage func()) bool {
 	if b.ctx.Err() != nil {
 		return false
@@ -368,7 +368,7 @@ func (w *Stream) keep(obj client.Object) any {
 	return obj
 }
 
-// unchanged tells whether two kept values are the same.
+// unchanged reports whether two kept values are the same.
 func unchanged(a, b any) bool {
 	x, isObject := a.(client.Object)
 	y, alsoObject := b.(client.Object)

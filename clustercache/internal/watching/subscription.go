@@ -63,7 +63,7 @@ func (s *Subscription) Close() bool {
 	return true
 }
 
-// Live tells whether neither the subscription nor its stream has ended.
+// Live reports whether neither the subscription nor its stream has ended.
 func (s *Subscription) Live() bool { return s.state.Load() != closed && s.stream.ctx.Err() == nil }
 
 // Lookup returns what is kept of an object, and whether its absence is certain. Nothing is found once the subscription
@@ -80,7 +80,7 @@ func (s *Subscription) Range(f func(key types.NamespacedName, value any) bool) (
 	return s.readable() && s.stream.Range(f)
 }
 
-// readable tells whether the handler has received what the stream keeps, and neither has ended.
+// readable reports whether the handler has received what the stream keeps, and neither has ended.
 func (s *Subscription) readable() bool { return s.state.Load() == joined && s.stream.ctx.Err() == nil }
 
 // notify calls the handler, unless the subscription or the stream has ended.

@@ -12,7 +12,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// mayConnect tells whether a hub says of a target whether it is connected.
+// mayConnect reports whether a hub says of a target whether it is connected.
 func (e *env) mayConnect(hub *testbed.Hub) func() bool {
 	return func() bool {
 		families, err := hub.Registry.Gather()

@@ -298,7 +298,7 @@ func profiling(d configv1alpha1.Debugging) map[string]http.Handler {
 	}
 }
 
-// isFenced tells whether a call failed because of the fence.
+// isFenced reports whether a call failed because of the fence.
 func isFenced(err error) bool { return errors.Is(err, leader.ErrNotLeading) }
 
 func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, error) {
@@ -425,7 +425,7 @@ func (h *hub) releaseMemory(ctx context.Context) error {
 	return nil
 }
 
-// ready tells whether the source is known: then a replica can lead, or take over at once.
+// ready reports whether the source is known: then a replica can lead, or take over at once.
 func (h *hub) ready(*http.Request) error {
 	select {
 	case <-h.synced:

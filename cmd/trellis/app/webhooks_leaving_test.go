@@ -38,7 +38,7 @@ func (e *env) unregister(target string) {
 	})).To(Succeed())
 }
 
-// exists tells whether there is a TargetCluster.
+// exists reports whether there is a TargetCluster.
 func (e *env) exists(target string) func() bool {
 	return func() bool {
 		tc := &hubv1alpha1.TargetCluster{}
