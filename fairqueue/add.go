@@ -68,7 +68,7 @@ func (q *Queue[R]) add(item R, priority int, readyAt, now time.Time) {
 	raised, wasUrgent := priority > e.priority, e.urgent()
 	e.priority = max(e.priority, priority)
 	if !wasUrgent && e.urgent() && e.readyAt.Before(now) {
-		e.readyAt = now // nobody waited for it until then
+		e.readyAt = now // it was not urgent until then, so it did not wait
 	}
 	switch {
 	case e.flow != nil:

@@ -24,10 +24,10 @@
 //
 // # Order
 //
-// Items are of one of three levels by their priority: changes that somebody made, upkeep such as drift, and the
-// background, for which nobody waits. Changes and upkeep alternate, so that a change that comes to all targets does not
-// delay corrections. One item in eight is of the background while there is any, and it has at most half of the
-// workers.
+// Items are of one of three levels by their priority: changes that users or other clients made, upkeep such as
+// drift, and the background, which is not urgent. Changes and upkeep alternate, so that a change that comes to all
+// targets does not delay corrections. One item in eight is of the background while there is any, and it has at
+// most half of the workers.
 //
 // Within a level, the tenant with the fewest seats comes first, and of two such the one that has waited longer. Within
 // a tenant, a flow with nothing in flight comes first, and of two such the one that has waited longer; within a flow

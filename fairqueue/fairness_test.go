@@ -147,7 +147,7 @@ func TestTheBackgroundPassesChangesAndUpkeep(t *testing.T) {
 	g.Expect(served[15]).To(Equal("b/resync"))
 }
 
-// Nobody waits for the background, so that it is no sign of too few workers.
+// Background items are not urgent: their waiting time is no sign of too few workers.
 func TestTheBackgroundIsNoWait(t *testing.T) {
 	g := NewWithT(t)
 	q, clock := newTestQueue(t, Options[string]{})

@@ -27,11 +27,11 @@ type entry[R comparable] struct {
 // urgent reports whether an entry is not of the background.
 func (e *entry[R]) urgent() bool { return e.priority >= 0 }
 
-// level is the kind of an entry. Somebody waits for the first two.
+// level is the kind of an entry. Entries of the first two levels are urgent.
 type level int
 
 const (
-	// change is what somebody changed: a priority of Options.Changes or more.
+	// change is for changes by users or other clients: a priority of Options.Changes or more.
 	change level = iota
 	// upkeep is what else is to be put right: a priority of zero or more.
 	upkeep
@@ -108,9 +108,9 @@ type work[R comparable] struct {
 	since  time.Time
 	seated bool
 	// timer runs while it has a seat and has called its target, which listening says. calls is how many calls are not
-	// answered, and heard the time of the last answer, or of the first call without one, in nanoseconds.
-	timer     clock.Timer
-	listening atomic.Bool
-	calls     atomic.Int32
-	heard     atomic.Int64
+	// answered, and lastAnswer the time of the last answer, or of the first call without one, in nanoseconds.
+	timer      clock.Timer
+	listening  atomic.Bool
+	calls      atomic.Int32
+	lastAnswer atomic.Int64
 }

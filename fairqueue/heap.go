@@ -5,7 +5,7 @@ import "container/heap"
 // indexedHeap is a heap of things that know where in it they are, so that each can be removed or moved in O(log n).
 type indexedHeap[T any] struct {
 	things []T
-	// before tells which of two comes first.
+	// before reports whether a comes before b.
 	before func(a, b T) bool
 	// index returns where a thing notes its place; notInHeap if it is in no heap.
 	index func(T) *int
@@ -29,7 +29,7 @@ func (h *indexedHeap[T]) remove(thing T) { heap.Remove((*ordered[T])(h), *h.inde
 // update puts a thing where it belongs after what decides on its order has changed.
 func (h *indexedHeap[T]) update(thing T) { heap.Fix((*ordered[T])(h), *h.index(thing)) }
 
-// ordered is indexedHeap with the methods that container/heap asks for, which are not meant for anybody else.
+// ordered is indexedHeap with the methods that container/heap needs. Only container/heap calls them.
 type ordered[T any] indexedHeap[T]
 
 func (o *ordered[T]) Len() int           { return len(o.things) }

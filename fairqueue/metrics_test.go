@@ -102,7 +102,7 @@ func TestIdleAndLongestItems(t *testing.T) {
 	_, since, queues := metrics.Idle()
 	g.Expect(since).To(Equal(added))
 	g.Expect(queues).To(Equal(1))
-	g.Expect(longest()).To(BeZero(), "an item that waits is nobody's work")
+	g.Expect(longest()).To(BeZero(), "an item that waits is not being worked on")
 	g.Expect(take(q)).To(Equal([]string{"a/0"}))
 	clock.Step(time.Minute)
 	q.Add("b/0")

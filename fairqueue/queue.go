@@ -216,7 +216,7 @@ func (q *Queue[R]) flowOf(item R) *flow[R] {
 	return f
 }
 
-// keyOf tells flows of different tenants apart.
+// keyOf returns a key that differs between flows of the same name of different tenants.
 func (q *Queue[R]) keyOf(item R) string {
 	tenant, flow := q.options.Tenant(item), q.options.Flow(item)
 	if tenant == "" {
@@ -255,7 +255,8 @@ func (q *Queue[R]) clear(f *flow[R]) {
 	}
 }
 
-// wake wakes one of those that wait in Get, if there is work. Whoever takes an item wakes the next one.
+// wake wakes one of the goroutines that wait in Get, if there is work. A goroutine that takes an item wakes the next
+// one.
 func (q *Queue[R]) wake() {
 	if !q.shutDown && q.next() != nil {
 		q.work.Signal()

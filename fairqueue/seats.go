@@ -63,14 +63,14 @@ func (w *work[R]) yield() {
 func (w *work[R]) call() (answered func()) {
 	began := w.queue.options.Clock.Now()
 	if w.calls.Add(1) == 1 {
-		w.heard.Store(began.UnixNano())
+		w.lastAnswer.Store(began.UnixNano())
 	}
 	if !w.listening.Swap(true) {
 		w.queue.startListening(w)
 	}
 	return func() {
 		now := w.queue.options.Clock.Now()
-		w.heard.Store(now.UnixNano())
+		w.lastAnswer.Store(now.UnixNano())
 		w.calls.Add(-1)
 		w.queue.answers.add(now.Sub(began))
 	}
@@ -113,7 +113,7 @@ func (q *Queue[R]) listen(w *work[R]) {
 	}
 	now, left := q.options.Clock.Now(), q.answers.patience()
 	if w.calls.Load() > 0 {
-		left -= now.Sub(time.Unix(0, w.heard.Load()))
+		left -= now.Sub(time.Unix(0, w.lastAnswer.Load()))
 	}
 	if left > 0 {
 		q.listenFor(w, left)

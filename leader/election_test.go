@@ -62,7 +62,7 @@ func TestLeaseThatRanOutIsTakenAndNoneThatIsRenewed(t *testing.T) {
 		s.take(10)
 		s.Consistently(r.began, 200*time.Millisecond).ShouldNot(Receive())
 	}
-	s.Eventually(r.began).Should(Receive(), "nobody renews it any more")
+	s.Eventually(r.began).Should(Receive(), "no replica renews it any longer")
 	s.Expect(s.holder()).To(Equal("first"))
 	s.Expect(s.lease().Spec.LeaseDurationSeconds).To(Equal(ptr.To(int32(3600))))
 }
@@ -75,7 +75,7 @@ func TestTermEndsWhenAnotherReplicaHoldsTheLease(t *testing.T) {
 	s.take(3600)
 	s.Eventually(r.ended).Should(Receive())
 	s.Eventually(r.Leading).Should(BeFalse())
-	s.Consistently(s.holder, time.Second).Should(Equal("somebody"))
+	s.Consistently(s.holder, time.Second).Should(Equal("another-client"))
 	s.Expect(s.client.CoordinationV1().Leases("default").Delete(t.Context(), "hub", deleteNow)).To(Succeed())
 	s.Eventually(r.began).Should(Receive(), "it contends again")
 }
@@ -87,7 +87,7 @@ func TestLeaseOfTheSuccessorIsNotGivenBack(t *testing.T) {
 	s.Eventually(r.began).Should(Receive())
 	s.take(3600)
 	r.stop()
-	s.Expect(s.holder()).To(Equal("somebody"))
+	s.Expect(s.holder()).To(Equal("another-client"))
 }
 
 func TestTermThatFailsIsBegunAgain(t *testing.T) {

@@ -52,7 +52,7 @@ func (s *source) disturb() (config *rest.Config, fail func(which func(r *http.Re
 	return config, func(which func(*http.Request, string) bool) { instead.Store(&which) }
 }
 
-// slow has a term that tells when it should end, and ends when the test says so.
+// slow sets a term that reports when it should end, and ends when the test closes ended.
 func slow(o *leader.Options, reported chan<- struct{}, ended <-chan struct{}) {
 	o.Term = func(ctx context.Context) error {
 		<-ctx.Done()
@@ -137,7 +137,7 @@ func TestFenceClosesWhileTheLeaseIsFree(t *testing.T) {
 		"gone": func(s *source) {
 			s.Expect(s.client.CoordinationV1().Leases("default").Delete(s.t.Context(), "hub", deleteNow)).To(Succeed())
 		},
-		"nobody's": func(s *source) {
+		"without a holder": func(s *source) {
 			s.Eventually(func() error { // a renewal may be under way
 				lease := s.lease()
 				lease.Spec.HolderIdentity = nil

@@ -57,7 +57,7 @@ func newSource(t *testing.T) *source {
 	return s
 }
 
-// replica is an election under way, and what it tells.
+// replica is a running election, with the begins and ends of its terms.
 type replica struct {
 	*leader.Election
 	began, ended chan struct{}      // a term
@@ -112,8 +112,8 @@ func (s *source) lease() *coordinationv1.Lease {
 	return lease
 }
 
-// holder is who has the Lease, empty if it was given back. expectRenewed waits until the Lease has been renewed, which
-// happens beside the beginning of a term. Nobody does so again for minutes.
+// holder returns the holder of the Lease, empty if it was given back. expectRenewed waits until the Lease has been
+// renewed for the first time of a term. The next renewal comes minutes later.
 func (s *source) expectRenewed() {
 	s.t.Helper()
 	s.Eventually(func() bool {
@@ -142,7 +142,7 @@ func (s *source) take(seconds int32) {
 		if err != nil {
 			return err
 		}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = new("somebody"), &seconds, new(metav1.NowMicro())
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = new("another-client"), &seconds, new(metav1.NowMicro())
 		_, err = leases.Update(s.t.Context(), lease, metav1.UpdateOptions{})
 		return err
 	}).Should(Succeed())

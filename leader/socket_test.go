@@ -101,9 +101,9 @@ func TestSocketsAreResetWhenTheLeaseRanOut(t *testing.T) {
 	s.Expect(send()).To(Succeed(), "a standby again")
 }
 
-// TestAllCallsOfASocketTellWhyItIsClosed has those that use it, such as HTTP/2, begin with a deadline as often as with
-// a read or a write.
-func TestAllCallsOfASocketTellWhyItIsClosed(t *testing.T) {
+// TestAllCallsOfASocketReturnWhyItIsClosed: HTTP/2, for one, may set a deadline before it reads or writes, so the calls
+// that set deadlines return the reason, too.
+func TestAllCallsOfASocketReturnWhyItIsClosed(t *testing.T) {
 	s := newSource(t)
 	p := s.peer()
 	r, result := s.writing(server{got: make(chan struct{}, 1)}, context.WithCancel)
@@ -207,7 +207,7 @@ func TestSocketsTakeBackWhatWasNotSent(t *testing.T) {
 	})
 }
 
-// dialled tells another process of this test where to.
+// dialled is the environment variable by which a child process of this test gets the address to dial.
 const dialled = "TRELLIS_TEST_DIALLED"
 
 func TestClosedSocketsAreForgotten(t *testing.T) {

@@ -14,10 +14,10 @@ var version, commit, date string
 type Info struct {
 	// Version is a semantic version that begins with "v"; "dev" without a stamp.
 	Version string `json:"version"`
-	// Commit is the hash of the commit in git, with "-dirty" if there were changes that are not in it; "unknown" if nobody
-	// noted it.
+	// Commit is the hash of the commit in git, with "-dirty" if there were changes that are not in it; "unknown" if it
+	// was not recorded at the build.
 	Commit string `json:"commit"`
-	// Date is when the commit was made, in UTC as of RFC 3339; "unknown" if nobody noted it.
+	// Date is when the commit was made, in UTC as of RFC 3339; "unknown" if it was not recorded.
 	Date string `json:"date"`
 	// Go is the version of Go that it was built with.
 	Go string `json:"go"`

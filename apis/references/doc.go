@@ -1,5 +1,5 @@
-// Package references is for whoever makes ConfigMaps and Secrets that a garbage collector deletes once nothing refers
-// to them: the hub's own one (controllers/garbagecollector) or that of Gardener's resource manager.
+// Package references is for programs that create ConfigMaps and Secrets that a garbage collector deletes once nothing
+// refers to them: the hub's own one (controllers/garbagecollector) or that of Gardener's resource manager.
 //
 //	secret := &corev1.Secret{...}
 //	err := references.MakeUnique(secret) // its name now depends on its data
@@ -16,7 +16,7 @@
 //
 // # Trade-offs
 //
-// The key contains a hash of the name, since one object may use several of a kind. Nobody verifies it: a key with an
+// The key contains a hash of the name, since one object may use several of a kind. It is not verified: a key with an
 // arbitrary hash protects as well.
 //
 // A Prometheus is accepted as unstructured content, so that this package needs none of the types of its operator.

@@ -142,12 +142,12 @@ func TestHubWithACertificateNeedsNoConfirmation(t *testing.T) {
 	}
 }
 
-// TestNamespaceIsEmptiedByAnybody has somebody empty a namespace that is going, who is no service account: there are controller
-// managers that do not use them.
-func TestNamespaceIsEmptiedByAnybody(t *testing.T) {
+// TestTerminatingNamespaceIsEmptiedByAnyUser: deletions in a namespace that is being deleted are allowed to users that
+// are no service accounts, too. Some controller managers run as such a user.
+func TestTerminatingNamespaceIsEmptiedByAnyUser(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	cluster := startGuarded(ctx, t)
-	// Nobody empties it, there is no controller manager.
+	// Its content stays, because there is no controller manager.
 	g.Expect(cluster.people.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: testbed.HubNamespace}})).To(
 		Succeed())
 	for _, object := range []client.Object{registration("used"), target("used")} {

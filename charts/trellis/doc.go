@@ -22,8 +22,8 @@
 // Deletions are guarded by policies that the API server evaluates itself, not by a webhook: there is no server that could be
 // down, and nothing to serve. They see what the hub wrote into the status of a TargetCluster, which may be half a minute old.
 //
-// What Kubernetes refuses only later, when nobody looks any longer, is refused at the installation: a PriorityClass
-// that is not there, and several replicas without a leader election.
+// What Kubernetes would refuse only later, when the installation seems to have succeeded, is refused at the
+// installation: a PriorityClass that does not exist, and several replicas without a leader election.
 //
 // The names of the objects do not follow from that of the release: a source cluster has one hub, made of as many
 // replicas as one likes. A second one, with other classes, gets names of its own by fullnameOverride.

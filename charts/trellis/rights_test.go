@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/helm"
 )
 
-// TestRightsFollowTheClasses lists all that anybody gets, for what classes there may be. What is not listed is a right
-// that nobody needs.
+// TestRightsFollowTheClasses lists all rights that the chart grants, for each combination of classes. A right that is
+// not listed is not needed, and must not be granted.
 func TestRightsFollowTheClasses(t *testing.T) {
 	const garden = `namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: garden}}`
 	always := []string{

@@ -59,8 +59,8 @@ func TestSchemaIsStrict(t *testing.T) {
 	g.Expect(found).To(ConsistOf(open))
 }
 
-// TestSchemaAndValuesHaveTheSameKeys: what the schema knows and values.yaml does not is a value that nobody documented. config is
-// another matter, since the reference of the hub has its keys.
+// TestSchemaAndValuesHaveTheSameKeys: a key that is in the schema and not in values.yaml is not documented. config is
+// an exception: the reference of the hub documents its keys.
 func TestSchemaAndValuesHaveTheSameKeys(t *testing.T) {
 	g := NewWithT(t)
 	read := func(name string) (content map[string]any) {

@@ -63,7 +63,7 @@ func renderIn(t *testing.T, namespace, values string) rendered {
 // collects is how often the runtime of the hub collects its garbage, unless that is set.
 var collects = corev1.EnvVar{Name: "GOGC", Value: "80"}
 
-// hasMemoryLimit tells that the runtime of the hub has this limit, and only the default beside it in its environment.
+// hasMemoryLimit expects this memory limit in the environment of the hub, and beside it only the default of GOGC.
 func hasMemoryLimit(value string) func(*testing.T, *WithT, rendered) {
 	return func(t *testing.T, g *WithT, objects rendered) {
 		t.Helper()
@@ -408,8 +408,8 @@ func TestSecretsAreReadWhereTheClassesNeedThem(t *testing.T) {
 
 func TestValuesThatAreRefused(t *testing.T) {
 	tests := map[string]struct{ values, says string }{
-		"a key that nobody knows":             {`{replica: 3}`, "additional properties 'replica' not allowed"},
-		"a key that nobody knows, below":      {`{image: {registry: a}}`, "'/image': additional properties 'registry' not allowed"},
+		"an unknown key":                      {`{replica: 3}`, "additional properties 'replica' not allowed"},
+		"an unknown key, below":               {`{image: {registry: a}}`, "'/image': additional properties 'registry' not allowed"},
 		"a number as text":                    {`{replicas: "2"}`, "'/replicas': got string, want integer"},
 		"fewer than no replicas":              {`{replicas: -1}`, "'/replicas': minimum"},
 		"a tag in the repository":             {`{image: {repository: "a/b:v1"}}`, "'/image/repository'"},

@@ -51,8 +51,8 @@ type relabeling struct {
 	Replacement  string   `json:"replacement"`
 }
 
-// TestObjectsFindEachOther follows the labels and ports by which objects refer to others. Nobody refuses them if they are wrong:
-// a budget, a policy or a scrape that finds nothing just does nothing.
+// TestObjectsFindEachOther follows the labels and ports by which objects refer to others. Kubernetes does not refuse
+// wrong ones: a budget, a policy or a scrape that matches nothing has no effect.
 func TestObjectsFindEachOther(t *testing.T) {
 	g := NewWithT(t)
 	objects := render(t, `{monitoring: {operator: {enabled: true}}}`)

@@ -208,7 +208,7 @@ func TestClassesWhoseControllersAreRejected(t *testing.T) {
 			"[{name: a, target: {type: Namespace}, controllers: {nodeCriticalComponents: {enabled: true, backoff: 1ms}}}]",
 			`classes[0].controllers.nodeCriticalComponents.backoff: Invalid value: "1ms": must be between 1s and 1h0m0s`,
 		},
-		"nobody who looks at nodes": {
+		"no workers for nodes": {
 			"[{name: a, target: {type: Namespace}, controllers: {nodeCriticalComponents: {enabled: true, concurrentSyncs: 0}}}]",
 			`classes[0].controllers.nodeCriticalComponents.concurrentSyncs: Invalid value: 0: must be between 1 and 100`,
 		},

@@ -169,7 +169,7 @@ func TestLoadRejects(t *testing.T) {
 			withNamespace + "clusterCache: {registrationSelector: {matchLabels: {\"not a label\": a}}}",
 			[]string{`clusterCache.registrationSelector.matchLabels: Invalid value: "not a label"`},
 		},
-		"a certificate for metrics that nobody uses": {
+		"a certificate for metrics without authentication": {
 			withNamespace + "server: {metricsAuthentication: {certificateDirectory: /certificates}}",
 			[]string{`server.metricsAuthentication.certificateDirectory: Invalid value: "/certificates": it is only used ` +
 				`with enabled: true`},

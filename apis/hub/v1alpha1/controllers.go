@@ -197,7 +197,7 @@ func (c *NodeAgentReconciliationDelayController) faults(path *field.Path) (fault
 	return faults
 }
 
-// machineFaults are those of settings that need Machines although nobody asks for them.
+// machineFaults are those of settings that need Machines although the controller is configured to work without them.
 func machineFaults(c *CSRApproverController, path *field.Path) (faults field.ErrorList) {
 	if !ptr.Deref(c.WithoutMachines, false) {
 		return nil

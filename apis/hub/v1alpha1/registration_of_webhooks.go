@@ -35,7 +35,7 @@ const (
 	WebhooksExcludeLabel = "webhooks.hub.gardener.cloud/exclude"
 	// WebhooksTargetAnnotation names the target that the configuration or policy was made for.
 	WebhooksTargetAnnotation = "webhooks.hub.gardener.cloud/target"
-	// WebhooksHashAnnotation tells which certificate authorities, and paths by which key, a configuration has.
+	// WebhooksHashAnnotation has a hash of the certificate authorities of a configuration, and of the key of its paths.
 	WebhooksHashAnnotation = "webhooks.hub.gardener.cloud/hash"
 	// WebhooksAttachedAnnotation is the UID of the cluster after its API server has proven that it can call the hub.
 	WebhooksAttachedAnnotation = "webhooks.hub.gardener.cloud/attached"

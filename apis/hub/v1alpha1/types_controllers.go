@@ -73,8 +73,8 @@ type CSRApproverController struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	MachineNamespace *string `json:"machineNamespace,omitempty"`
-	// WithoutMachines is for a target whose machines are not managed in the source: nobody asks for Machines. Default:
-	// false.
+	// WithoutMachines is for a target whose machines are not managed in the source. Then the controller reads no Machines.
+	// Default: false.
 	// +optional
 	WithoutMachines *bool `json:"withoutMachines,omitempty"`
 	// Gardenadm approves client certificates for gardenadm, too, which only a garden or a self-hosted cluster has use

@@ -91,7 +91,7 @@ type TargetClusterStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Constraints say what can do harm to the target although it works at present, one for each type. True is the good
-	// status. Absent while nobody looks, see controllers.care in the spec.
+	// status. Absent while they are not checked, see controllers.care in the spec.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=type

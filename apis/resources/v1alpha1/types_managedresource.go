@@ -84,7 +84,7 @@ type ManagedResourceStatus struct {
 	// Resources is the inventory: the objects in the target that belong to this ManagedResource.
 	// +optional
 	Resources []ObjectReference `json:"resources,omitempty"`
-	// SecretsDataChecksum is the lower-case hex SHA-256 of the data of the Secrets. It only tells that data changed; no
+	// SecretsDataChecksum is the lower-case hex SHA-256 of the data of the Secrets. It only shows that data changed; no
 	// work is skipped because of it.
 	// +optional
 	SecretsDataChecksum *string `json:"secretsDataChecksum,omitempty"`
