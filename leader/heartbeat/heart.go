@@ -160,7 +160,7 @@ func (h *Heart) reportPause(lease *coordinationv1.Lease) {
 	if pause <= h.Validity {
 		return
 	}
-	h.Logger.Info("Nobody has watched the targets", "since", until, "for", pause)
+	h.Logger.Info("No hub has watched the targets", "since", until, "for", pause)
 	h.Events.Eventf(lease, nil, corev1.EventTypeWarning, reasonUnwatched, actionLead,
 		"no hub has watched the targets for %s, since %s", pause, until.UTC().Format(time.RFC3339))
 }

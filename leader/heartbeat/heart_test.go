@@ -160,7 +160,7 @@ func TestB1_TheLeaseIsRenewedOnceAnInterval(t *testing.T) {
 		b.Expect(b.age()).To(BeZero())
 	}
 	b.Expect(b.writes()).To(Equal(61), "one write in each ten seconds, and the first one")
-	b.Expect(b.WatchedUntil()).To(BeZero(), "there was nobody before")
+	b.Expect(b.WatchedUntil()).To(BeZero(), "there was no leader before")
 	b.Expect(b.events.Events).To(BeEmpty())
 }
 
@@ -183,7 +183,7 @@ func TestB1_WhatTheSourceDoesNotTakeIsTriedInTheNextInterval(t *testing.T) {
 	for range 3 {
 		b.beat()
 	}
-	b.Expect(b.writes()-before).To(Equal(3), "a failure hurries nobody")
+	b.Expect(b.writes()-before).To(Equal(3), "the interval stays the same after a failure")
 	b.Expect(b.age()).To(Equal(30 * time.Second))
 	b.broken.Store(false)
 	b.beat()
@@ -201,7 +201,7 @@ func TestB1_TheEndOfATermLeavesTheLeaseAsItIs(t *testing.T) {
 	b.Expect(b.lease().RenewTime.Time.Equal(start)).To(BeTrue())
 }
 
-func TestB2_ANewLeaderTellsForHowLongNobodyWatched(t *testing.T) {
+func TestB2_NewLeaderReportsForHowLongNoHubWatched(t *testing.T) {
 	tests := map[string]struct {
 		age   time.Duration
 		event string
@@ -252,7 +252,7 @@ func TestB2_TheSameReplicaMayLeadAgain(t *testing.T) {
 	b.Expect(<-done).To(Succeed())
 }
 
-func TestB2_TheFirstTermOfAllHasNobodyBeforeIt(t *testing.T) {
+func TestB2_FirstTermHasNoPredecessor(t *testing.T) {
 	b := newBody(t)
 	b.stuck.Store(true)
 	for range 6 {

@@ -14,7 +14,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func at(t time.Time) StuckSince { return func(time.Time) time.Time { return t } }
 
-func TestLoopsTellWhichHasBeenStuckForLongest(t *testing.T) {
+func TestStuckReturnsTheLoopThatIsStuckForLongest(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakeClock(start)
 	loops := NewLoops(clock)

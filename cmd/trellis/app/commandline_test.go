@@ -102,7 +102,7 @@ func TestHelp(t *testing.T) {
 	g.Expect(stderr).To(And(ContainSubstring("Usage: trellis --config FILE"), ContainSubstring("-check"), ContainSubstring("-version")))
 }
 
-func TestArgumentsThatNobodyKnows(t *testing.T) {
+func TestUnknownArguments(t *testing.T) {
 	g := NewWithT(t)
 	_, _, err := run("--conifg", "x")
 	g.Expect(err).To(MatchError(ContainSubstring("-conifg")))

@@ -102,7 +102,7 @@ func (h *hub) debugTargets(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		_ = encoder.Encode(page) // to whom it fails there is nobody to tell
+		_ = encoder.Encode(page) // an error can only be that the client is gone
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

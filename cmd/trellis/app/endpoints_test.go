@@ -25,7 +25,7 @@ func (e *env) freePort() int32 {
 	return int32(port)
 }
 
-// get asks a port of this machine. A port that nobody listens on answers with code 0.
+// get sends a request to a port of this machine. The code is 0 if no process listens on the port.
 func (e *env) get(port int32, path string) (code int, body string) {
 	e.t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -62,7 +62,7 @@ func TestProbesAnswer(t *testing.T) {
 	e.Eventually(func() int { return e.code(probes, "/readyz") }).Should(Equal(http.StatusOK))
 	e.Expect(e.code(probes, "/healthz")).To(Equal(http.StatusOK))
 	e.stop(hub)
-	e.Expect(e.code(probes, "/healthz")).To(BeZero(), "nobody listens any more")
+	e.Expect(e.code(probes, "/healthz")).To(BeZero(), "the port is closed")
 }
 
 // Who does not know all of the source yet cannot lead, whatever it knows already.
@@ -93,7 +93,7 @@ func TestHubIsReadyWhenItKnowsTheSource(t *testing.T) {
 	e.Eventually(ready).Should(Equal(http.StatusInternalServerError))
 	e.Eventually(secrets).Should(BeClosed(), "Secrets are known, and TargetClusters are not")
 	e.Consistently(ready, 2*time.Second).Should(Equal(http.StatusInternalServerError))
-	e.Expect(e.code(probes, "/healthz")).To(Equal(http.StatusOK), "it is for nobody to end it for that")
+	e.Expect(e.code(probes, "/healthz")).To(Equal(http.StatusOK), "a restart would not help")
 	close(give)
 	var s start
 	e.Eventually(started).Should(Receive(&s))
@@ -103,7 +103,7 @@ func TestHubIsReadyWhenItKnowsTheSource(t *testing.T) {
 	e.stop(s.hub)
 }
 
-// MC-10: nobody has to register a target for a hub to be ready.
+// MC-10: a hub without registered targets is ready.
 func TestMC10_HubWithoutTargetsIsReady(t *testing.T) {
 	e := newEnv(t)
 	e.Expect(source.Client.DeleteAllOf(e.ctx, &corev1.Secret{}, client.InNamespace(e.name))).To(Succeed())

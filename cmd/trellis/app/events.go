@@ -23,7 +23,7 @@ const (
 	eventsWaiting = 500
 )
 
-// pacedEvents hands events of one term on at a pace, those that wait in their order.
+// pacedEvents passes on the events of one term at a limited rate, in their order.
 type pacedEvents struct {
 	to      events.EventRecorder
 	scheme  *runtime.Scheme
@@ -31,7 +31,7 @@ type pacedEvents struct {
 	pace    *rate.Limiter
 	waiting chan func()
 
-	mu sync.Mutex // so that nobody goes before those that wait
+	mu sync.Mutex // keeps the order: no event overtakes those that wait
 }
 
 func newPacedEvents(to events.EventRecorder, scheme *runtime.Scheme, c clock.Clock) *pacedEvents {
@@ -59,11 +59,12 @@ func (p *pacedEvents) wait(event func() func()) bool {
 	if len(p.waiting) == cap(p.waiting) || len(p.waiting) == 0 && p.pace.AllowN(p.clock.Now(), 1) {
 		return false
 	}
-	p.waiting <- event() // there is room, and nobody else puts anything there
+	p.waiting <- event() // there is room: only the holder of the lock sends to it
 	return true
 }
 
-// reference refers to an object. What cannot be referred to is returned as it is, for who takes the event to say so.
+// reference refers to an object. An object that cannot be referred to is returned as it is, so that the
+// recorder reports that.
 func (p *pacedEvents) reference(object runtime.Object) runtime.Object {
 	if object == nil {
 		return nil
@@ -74,15 +75,15 @@ func (p *pacedEvents) reference(object runtime.Object) runtime.Object {
 	return object
 }
 
-// start hands on what waits until ctx ends. Whoever starts it calls flush then.
+// start passes on queued events until ctx ends. The caller of start calls flush then.
 func (p *pacedEvents) start(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case tell := <-p.waiting:
+		case send := <-p.waiting:
 			p.pause(ctx)
-			tell()
+			send()
 		}
 	}
 }
@@ -98,12 +99,12 @@ func (p *pacedEvents) pause(ctx context.Context) {
 	}
 }
 
-// flush hands on what still waits.
+// flush passes on what still waits, without pauses.
 func (p *pacedEvents) flush() {
 	for {
 		select {
-		case tell := <-p.waiting:
-			tell()
+		case send := <-p.waiting:
+			send()
 		default:
 			return
 		}

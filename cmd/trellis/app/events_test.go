@@ -17,7 +17,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 )
 
-// listener takes events where the real recorder would send them.
+// listener records the events that the real recorder would send.
 type listener struct {
 	mu        sync.Mutex
 	notes     []string
@@ -31,7 +31,7 @@ func (l *listener) Eventf(regarding, _ runtime.Object, _, _, _, note string, arg
 	l.regarding = append(l.regarding, regarding)
 }
 
-func (l *listener) heard() []string {
+func (l *listener) recorded() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.notes)
@@ -44,8 +44,8 @@ func newListener(g Gomega) (*listener, *pacedEvents, *clocktesting.FakeClock) {
 	return l, newPacedEvents(l, scheme, clock), clock
 }
 
-// tell tells about the targets from one on, and returns what is said of them.
-func tell(p *pacedEvents, from, to int) (notes []string) {
+// report reports an event of each target of a range, and returns the notes of these events.
+func report(p *pacedEvents, from, to int) (notes []string) {
 	for i := from; i < to; i++ {
 		target := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: fmt.Sprint(i), UID: "1"}}
 		p.Eventf(target, nil, corev1.EventTypeNormal, "Ready", "Observe", "target %d is back, 100%%", i)
@@ -54,62 +54,62 @@ func tell(p *pacedEvents, from, to int) (notes []string) {
 	return notes
 }
 
-func TestWhatHappensToAFewIsToldAtOnce(t *testing.T) {
+func TestFewEventsAreSentAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	l, p, _ := newListener(g)
-	notes := tell(p, 0, eventsAtOnce)
-	g.Expect(l.heard()).To(Equal(notes))
+	notes := report(p, 0, eventsAtOnce)
+	g.Expect(l.recorded()).To(Equal(notes))
 }
 
-func TestWhatHappensToManyIsToldInTurn(t *testing.T) {
+func TestManyEventsAreSentAtALimitedRate(t *testing.T) {
 	g := NewWithT(t)
 	l, p, clock := newListener(g)
 	const many = eventsAtOnce + 10
-	notes := tell(p, 0, many)
-	g.Expect(l.heard()).To(Equal(notes[:eventsAtOnce]))
+	notes := report(p, 0, many)
+	g.Expect(l.recorded()).To(Equal(notes[:eventsAtOnce]))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.start(ctx) }()
 	for n := eventsAtOnce; n < many; n++ {
 		g.Eventually(clock.HasWaiters, "1m").Should(BeTrue())
-		g.Expect(l.heard()).To(HaveLen(n), "the next one is not told before its turn")
+		g.Expect(l.recorded()).To(HaveLen(n), "the next one is not sent before its turn")
 		clock.Step(time.Second/eventsPerSecond + time.Microsecond)
-		g.Eventually(l.heard, "1m").Should(HaveLen(n + 1))
+		g.Eventually(l.recorded, "1m").Should(HaveLen(n + 1))
 	}
 	cancel()
 	g.Eventually(ended, "1m").Should(Receive(BeNil()))
-	g.Expect(l.heard()).To(Equal(notes), "in their order, and none is left out")
+	g.Expect(l.recorded()).To(Equal(notes), "in their order, and none is left out")
 	last := l.regarding[len(l.regarding)-1]
 	g.Expect(last).To(BeAssignableToTypeOf(&corev1.ObjectReference{}), "so that the object is not kept")
 	g.Expect(last).To(And(HaveField("Kind", "TargetCluster"), HaveField("Name", fmt.Sprint(many-1)), HaveField("UID", BeEquivalentTo("1"))))
 }
 
-func TestNobodyGoesBeforeThoseThatWait(t *testing.T) {
+func TestEventsDoNotOvertakeThoseThatWait(t *testing.T) {
 	g := NewWithT(t)
 	l, p, clock := newListener(g)
-	notes := tell(p, 0, eventsAtOnce+1)
+	notes := report(p, 0, eventsAtOnce+1)
 	clock.Step(time.Minute)
-	tell(p, eventsAtOnce+1, eventsAtOnce+2)
-	g.Expect(l.heard()).To(Equal(notes[:eventsAtOnce]), "it would have its turn if nobody waited")
+	report(p, eventsAtOnce+1, eventsAtOnce+2)
+	g.Expect(l.recorded()).To(Equal(notes[:eventsAtOnce]), "it would be sent at once if no other event waited")
 }
 
-func TestTheRestIsToldAtTheEndOfATerm(t *testing.T) {
+func TestQueuedEventsAreSentAtTheEndOfATerm(t *testing.T) {
 	g := NewWithT(t)
 	l, p, _ := newListener(g)
-	notes := tell(p, 0, eventsAtOnce+50)
+	notes := report(p, 0, eventsAtOnce+50)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g.Expect(p.start(ctx)).To(Succeed())
 	p.flush()
-	g.Expect(l.heard()).To(Equal(notes))
+	g.Expect(l.recorded()).To(Equal(notes))
 }
 
 func TestWhoFindsTooManyWaitingDoesNotWait(t *testing.T) {
 	g := NewWithT(t)
 	l, p, _ := newListener(g)
-	tell(p, 0, eventsAtOnce+eventsWaiting)
-	g.Expect(l.heard()).To(HaveLen(eventsAtOnce))
-	notes := tell(p, 10_000, 10_003)
-	g.Expect(l.heard()[eventsAtOnce:]).To(Equal(notes), "no more than so many are kept")
+	report(p, 0, eventsAtOnce+eventsWaiting)
+	g.Expect(l.recorded()).To(HaveLen(eventsAtOnce))
+	notes := report(p, 10_000, 10_003)
+	g.Expect(l.recorded()[eventsAtOnce:]).To(Equal(notes), "no more than so many are kept")
 }

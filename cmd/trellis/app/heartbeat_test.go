@@ -88,10 +88,10 @@ func TestB1_HeartbeatOfTheLeader(t *testing.T) {
 	e.Consistently(e.renewed, 2*time.Second).Should(Equal(last.Spec.RenewTime.Time))
 	e.Expect(last.Spec.HolderIdentity).NotTo(HaveValue(BeEmpty()))
 
-	// Whoever comes next tells for how long nobody watched.
+	// The next leader reports for how long no hub watched.
 	time.Sleep(time.Until(last.Spec.RenewTime.Add(4 * time.Second)))
 	e.deleteLease()
-	e.Eventually(func() string { return second.Log.About("Nobody has watched the targets") }).ShouldNot(BeEmpty())
+	e.Eventually(func() string { return second.Log.About("No hub has watched the targets") }).ShouldNot(BeEmpty())
 	e.Eventually(e.renewed).Should(BeTemporally(">", last.Spec.RenewTime.Time))
 	e.expectWork()
 	e.stop(second)
@@ -150,7 +150,7 @@ func TestB1_StuckLoopStopsTheHeartbeatAndThenTheHub(t *testing.T) {
 	e.stop(hub)
 }
 
-func TestB2_DeadTargetIsToldFromADeadHub(t *testing.T) {
+func TestB2_DeadTargetIsDistinguishedFromADeadHub(t *testing.T) {
 	e := newEnv(t)
 	probes, _, set := e.ports()
 	hub := e.startHub(quickly, set, func(c *configv1alpha1.HubConfiguration) { // it must not be lost by chance, too
@@ -172,7 +172,7 @@ func TestB2_DeadTargetIsToldFromADeadHub(t *testing.T) {
 	e.Expect(target.Thaw()).To(Succeed())
 	e.Eventually(func() string { return e.condition("HubReady") }).Should(Equal("True/HubReady"))
 
-	// The hub is dead: nobody changes the conditions, and the heartbeat is stale.
+	// The hub is dead: the conditions stay as they are, and the heartbeat is stale.
 	e.stop(hub)
 	e.Eventually(func() time.Duration { return time.Since(e.renewed()) }).Should(BeNumerically(">", 2*time.Second))
 	e.Expect(e.condition("HubReady")).To(Equal("True/HubReady"))

@@ -12,7 +12,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// mayConnect reports whether a hub says of a target whether it is connected.
+// mayConnect reports whether a hub has a metric about the connection to the target. It has none of a hibernated one.
 func (e *env) mayConnect(hub *testbed.Hub) func() bool {
 	return func() bool {
 		families, err := hub.Registry.Gather()

@@ -49,11 +49,11 @@ import (
 )
 
 // userAgent is what sources and targets see. It is a variable so that the linker can give the replicas of a trial
-// different ones: targets could not tell them apart otherwise.
+// different ones, by which targets distinguish them.
 var userAgent = "trellis"
 
 const (
-	// bundleMemory bounds what decoded bundles may take, bundleRest for how long those are kept that nobody asks for.
+	// bundleMemory bounds what decoded bundles may take, bundleRest for how long a bundle is kept that is not used.
 	bundleMemory = 64 << 20
 	bundleRest   = time.Minute
 	// startTime is how long targets are connected to, and listed, after the source is known.
@@ -270,7 +270,7 @@ func newManager(o Options, scheme *k8sruntime.Scheme) (ctrl.Manager, error) {
 	return m, nil
 }
 
-// metricsOptions say how metrics are served, and to whom.
+// metricsOptions say how metrics are served, and who may read them.
 func metricsOptions(c *configv1alpha1.HubConfiguration, now clock.PassiveClock) metricsserver.Options {
 	o := metricsserver.Options{BindAddress: c.Server.Metrics.Address(), ExtraHandlers: profiling(c.Debugging)}
 	if authentication := c.Server.MetricsAuthentication; authentication.Enabled {
@@ -355,7 +355,7 @@ func (h *hub) newClusterCache(scheme *k8sruntime.Scheme) (*clustercache.Cache, e
 	return clusters, nil
 }
 
-// stillNeeded reports whether anyone still cleans up in a target whose registration is gone.
+// stillNeeded reports whether a controller still cleans up in a target whose registration is gone.
 func (h *hub) stillNeeded(key clustercache.ClusterKey) bool {
 	status, known := h.clusters.GetStatus(key)
 	return h.members.StillNeeded(key) || known && h.attached.StillNeeded(h.manager.GetCache(), status)
@@ -455,8 +455,8 @@ func (h *hub) work(ctx context.Context) error {
 	return group.Wait()
 }
 
-// connect runs the connections to targets. They begin when it is known what TargetClusters say of them, however long
-// the source takes to tell: a target that sleeps is not dialled.
+// connect runs the connections to targets. They begin when the TargetClusters are known, however long the source takes
+// to answer: hibernated targets must not be dialled.
 func (h *hub) connect(ctx context.Context) error {
 	if _, err := h.manager.GetCache().GetInformer(ctx, &hubv1alpha1.TargetCluster{}); err != nil {
 		if ctx.Err() != nil {
@@ -472,7 +472,7 @@ func (h *hub) lead(ctx context.Context) error {
 	defer work.Wait()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	for _, kind := range controllers.SourceKinds() { // nobody else asks for all of them in time
+	for _, kind := range controllers.SourceKinds() { // the controllers would start some of them too late
 		if _, err := h.manager.GetCache().GetInformer(ctx, kind); err != nil {
 			return fmt.Errorf("watching the source cluster: %w", err)
 		}

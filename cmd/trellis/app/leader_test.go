@@ -76,9 +76,9 @@ func TestOnlyOneOfTwoHubsLeads(t *testing.T) {
 	want = append(want, "patch one") // by the edit; the new content says of it what was applied before
 	e.Consistently(func() []string { return writes(asked()) }, 2*time.Second).Should(ConsistOf(want), "each write was made once")
 
-	// The Lease is given back: nobody has to wait for its end, which is minutes away.
+	// The Lease is given back: the next leader does not wait for its expiry, which is minutes away.
 	e.stop(first)
-	e.edit("while nobody led")
+	e.edit("while no hub leads")
 	e.Eventually(e.value).Should(Equal("1"))
 	e.Expect(e.holder()).NotTo(BeElementOf("", leader))
 	e.stop(second)
@@ -94,10 +94,10 @@ func TestLostLeaseEndsTheTermAndNotTheHub(t *testing.T) {
 	e.takeLease()
 	e.Eventually(termGoroutines).Should(BeEmpty(), "what is left of the term")
 	asked := e.requests()
-	e.edit("nobody leads")
-	e.Consistently(e.value, 3*time.Second).Should(Equal("nobody leads"))
+	e.edit("no hub leads")
+	e.Consistently(e.value, 3*time.Second).Should(Equal("no hub leads"))
 	e.Expect(asked()).To(BeEmpty())
-	e.Expect(e.holder()).To(Equal("somebody else"))
+	e.Expect(e.holder()).To(Equal("another-client"))
 
 	e.deleteLease()
 	e.Eventually(e.value).Should(Equal("1"))
@@ -180,7 +180,7 @@ func TestSourceThatHangsEndsTheTermAndNotTheHub(t *testing.T) {
 	t.Cleanup(func() { e.Expect(source.Thaw()).To(Succeed()) })
 	e.Expect(source.Freeze()).To(Succeed())
 	e.Eventually(termGoroutines).Should(BeEmpty(), "what is left of the term")
-	e.edit("nobody leads")
+	e.edit("no hub leads")
 	e.Expect(source.Thaw()).To(Succeed())
 	e.Eventually(e.value).Should(Equal("1"))
 	e.expectWork()
@@ -190,7 +190,7 @@ func TestSourceThatHangsEndsTheTermAndNotTheHub(t *testing.T) {
 // slowAnswers holds the answers to writes of a Lease back until the test lets them go.
 type slowAnswers struct {
 	next    http.RoundTripper
-	written func()        // tells of an answer
+	written func()        // is called after each answer
 	give    chan struct{} // lets the answers through when it is closed
 }
 
@@ -214,9 +214,9 @@ func (s slowAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestHubThatEndsWhileItTakesTheLeaseGivesItBack(t *testing.T) {
 	e := newEnv(t)
 	written, give := make(chan struct{}), make(chan struct{})
-	tell := sync.OnceFunc(func() { close(written) })
+	notify := sync.OnceFunc(func() { close(written) })
 	hub := e.startHubWith(testbed.HubOptions{WrapSource: func(next http.RoundTripper) http.RoundTripper {
-		return slowAnswers{next: next, written: tell, give: give}
+		return slowAnswers{next: next, written: notify, give: give}
 	}}, func(c *configv1alpha1.HubConfiguration) { c.LeaderElection.RenewDeadline.Duration = time.Minute })
 	e.Eventually(written).Should(BeClosed())
 	e.Expect(e.holder()).NotTo(BeEmpty())
@@ -229,7 +229,7 @@ func TestHubThatEndsWhileItTakesTheLeaseGivesItBack(t *testing.T) {
 // slowTarget holds a write to a target back until the test lets it go, or the hub gives it up.
 type slowTarget struct {
 	next  http.RoundTripper
-	held  func() bool // tells of a write, and whether it is held back
+	held  func() bool // is called for each write, and returns whether to hold it back
 	give  <-chan struct{}
 	ended chan<- error
 }
@@ -276,7 +276,7 @@ func TestWriteToATargetIsFinishedAtTheEnd(t *testing.T) {
 	}()
 	e.Eventually(hub.Log.String).Should(ContainSubstring("Stopping and waiting for non leader election runnables"))
 	e.Consistently(ended, 100*time.Millisecond).ShouldNot(Receive(), "it is not given up at once")
-	e.Expect(e.holder()).NotTo(BeEmpty(), "nobody may follow yet")
+	e.Expect(e.holder()).NotTo(BeEmpty(), "no other hub may lead yet")
 	close(give)
 	e.Eventually(ended).Should(Receive(BeNil()))
 	e.Expect(e.value()).To(Equal("2"))
@@ -290,8 +290,8 @@ type sent struct{ write, socket string }
 
 // traced records the writes to the source.
 type traced struct {
-	next http.RoundTripper
-	tell func(sent)
+	next   http.RoundTripper
+	record func(sent)
 }
 
 func (t traced) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -300,7 +300,7 @@ func (t traced) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	write := r.Method + " " + r.URL.Path
 	return t.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) { t.tell(sent{write, info.Conn.LocalAddr().String()}) },
+		GotConn: func(info httptrace.GotConnInfo) { t.record(sent{write, info.Conn.LocalAddr().String()}) },
 	})))
 }
 
@@ -322,7 +322,7 @@ func TestTermWritesOverSocketsOfTheFence(t *testing.T) {
 			return conn, err
 		},
 		WrapSource: func(next http.RoundTripper) http.RoundTripper {
-			return traced{next: next, tell: func(s sent) {
+			return traced{next: next, record: func(s sent) {
 				mu.Lock()
 				defer mu.Unlock()
 				written = append(written, s)

@@ -18,7 +18,7 @@ import (
 // termEnd is how long the end of a term may take.
 const termEnd = time.Minute
 
-// newHeart returns the heartbeat, nil if nobody says where its Lease should be.
+// newHeart returns the heartbeat, nil if no namespace is known for its Lease.
 func (h *hub) newHeart() (*heartbeat.Heart, error) {
 	election, settings := h.Config.LeaderElection, h.Config.Controllers.Heartbeat
 	if election.ResourceNamespace == "" {

@@ -19,7 +19,7 @@ import (
 )
 
 // A thousand targets, a fifth of them with all that one can have a series for: connected, by credentials that end, and
-// some of them worked in. Nobody reaches the others. None of their series is left when they are gone.
+// some of them worked in. The others are unreachable. None of their series is left when they are gone.
 func TestSeriesOfAThousandTargets(t *testing.T) {
 	const targets, connected, worked = 1000, 200, 20
 	e := newEnv(t)
@@ -54,7 +54,7 @@ func TestSeriesOfAThousandTargets(t *testing.T) {
 	}
 	for i := range targets - connected {
 		group.Go(func() error {
-			return source.Client.Create(e.ctx, testbed.Registration(many, fmt.Sprintf("away-%d", i), []byte(nobody)))
+			return source.Client.Create(e.ctx, testbed.Registration(many, fmt.Sprintf("away-%d", i), []byte(unreachable)))
 		})
 	}
 	e.Expect(group.Wait()).To(Succeed())

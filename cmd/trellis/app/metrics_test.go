@@ -186,6 +186,6 @@ func value(families map[string]*dto.MetricFamily, name string, of ...string) flo
 	return -1
 }
 
-// nobody is a kubeconfig that leads to a port on which nobody listens.
-const nobody = `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+// unreachable is a kubeconfig with the address of a closed port.
+const unreachable = `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
 "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "u", "user": {"token": "t"}}]}`

@@ -43,7 +43,7 @@ func TestMetricsAreForThoseWhoMayGetThem(t *testing.T) {
 	prometheus, stranger := token("prometheus"), token("stranger")
 
 	transport := &http.Transport{DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // its certificate is one that nobody signed
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // its certificate is self-signed
 	c := &http.Client{Transport: transport, Timeout: 30 * time.Second}
 	get := func(scheme, token string) (int, string) {
 		url := fmt.Sprintf("%s://127.0.0.1:%d/metrics", scheme, port)

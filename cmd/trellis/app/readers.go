@@ -22,7 +22,7 @@ import (
 
 const (
 	// askTime bounds the questions to the source about one request, askAtOnce how many requests it is asked about at a
-	// time, and asksPerSecond how often: anybody may send tokens.
+	// time, and asksPerSecond how often: any client may send tokens.
 	askTime       = 10 * time.Second
 	askAtOnce     = 10
 	asksPerSecond = 20
@@ -37,7 +37,8 @@ const (
 	maxToken = 16 << 10
 )
 
-// readers tell who may read metrics: those whose token the source cluster knows, and whom it lets get the path.
+// readers decide who may read metrics: clients whose token the source cluster accepts, and to which it
+// grants get on the path.
 //
 // controller-runtime has a filter that does the same. It needs k8s.io/apiserver, and with it packages because of which
 // the linker can leave nothing out: the hub would be half as large again.

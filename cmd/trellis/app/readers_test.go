@@ -55,7 +55,7 @@ func scraping(review func(ctx context.Context, token string) (bool, error)) (
 	}, r, now
 }
 
-// Anybody may send any number of invalid tokens. Admissions are not evicted because of that.
+// Any client may send any number of invalid tokens. Admissions are not evicted because of that.
 func TestInvalidTokensEvictNoReaders(t *testing.T) {
 	g := NewWithT(t)
 	asked := map[string]int{}
@@ -107,8 +107,8 @@ func TestReadersDoNotWaitForInvalidTokens(t *testing.T) {
 	}
 }
 
-// An account that may not read metrics any longer is refused when its admission does not count any longer. A source
-// cluster that does not answer admits nobody.
+// An account that may not read metrics any longer is refused when its admission does not count any longer. Nor is a
+// client admitted while the source cluster does not answer.
 func TestReadersAreAskedAboutAgain(t *testing.T) {
 	g := NewWithT(t)
 	authenticated, err := true, error(nil)

@@ -30,8 +30,8 @@ var (
 
 var descReloaded, descOutdated = metricReloaded.Desc(), metricOutdated.Desc()
 
-// reloader takes over the log level when the configuration file changes. It tells of everything else, but leaves it:
-// what classes there are, for one, is not to change under a running hub.
+// reloader takes over the log level when the configuration file changes. Other changes are reported, and need a
+// restart: the classes, for example, must not change while the hub runs.
 type reloader struct {
 	file     string
 	running  *configv1alpha1.HubConfiguration // what the hub was started with

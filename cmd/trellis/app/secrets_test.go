@@ -23,9 +23,9 @@ import (
 // canary is what no log, event, metric, status or debug page may hold.
 const canary = "c4n4ry-d0-n0t-t3ll"
 
-// Whatever a hub says, at the highest verbosity and of all that fails, it tells nothing of what is in Secrets: the
-// tokens of kubeconfigs, good and bad, and the content of the Secrets that it applies.
-func TestNothingTellsSecrets(t *testing.T) {
+// No log, event, metric, status or debug page has content of Secrets, at the highest verbosity and for all errors:
+// neither tokens of kubeconfigs, good and bad, nor the content of the Secrets that the hub applies.
+func TestSecretsAreNotDisclosed(t *testing.T) {
 	e := newEnv(t)
 	kubeconfig, err := target.ServiceAccountKubeconfig(e.ctx, "default", "canary", time.Hour)
 	e.Expect(err).NotTo(HaveOccurred())
@@ -83,7 +83,7 @@ func TestNothingTellsSecrets(t *testing.T) {
 	}
 	e.Eventually(content).Should(Equal(canary))
 	drift := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"stringData":{"key":"other-%s","more":%q}}`, canary, canary))
-	e.Expect(target.Client.Patch(e.ctx, live, drift, client.FieldOwner("somebody"))).To(Succeed())
+	e.Expect(target.Client.Patch(e.ctx, live, drift, client.FieldOwner("another-client"))).To(Succeed())
 	e.Eventually(content).Should(Equal(canary))
 	failed := func(name string) func() string {
 		return func() string {
@@ -129,7 +129,7 @@ func TestNothingTellsSecrets(t *testing.T) {
 	for where, text := range said {
 		for _, word := range []string{canary, token, "YzRuNHJ5LWQwLW4wdC10M2xs"} {
 			i := strings.Index(text, word)
-			e.Expect(i).To(Equal(-1), "%s tells: %s", where, around(text, i))
+			e.Expect(i).To(Equal(-1), "%s discloses: %s", where, around(text, i))
 		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 // slowLists holds requests for TargetClusters back until the test lets them go.
 type slowLists struct {
 	next    http.RoundTripper
-	asked   func() // tells of one
-	secrets func() // tells that Secrets were answered
+	asked   func() // is called for each request
+	secrets func() // is called when a request for Secrets was answered
 	give    <-chan struct{}
 }
 

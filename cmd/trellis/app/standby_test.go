@@ -100,7 +100,7 @@ func (s *simulated) expectCare(value string) {
 		return c != nil && c.Status == resourcesv1alpha1.ConditionTrue
 	}).Should(BeTrue())
 	_, err := s.Call(s.ctx, fleetsim.Call{
-		Method: http.MethodPatch, Path: "/api/v1/namespaces/default/configmaps/one", UserAgent: "somebody",
+		Method: http.MethodPatch, Path: "/api/v1/namespaces/default/configmaps/one", UserAgent: "another-client",
 		ContentType: "application/merge-patch+json", Body: []byte(`{"data":{"key":"edited"}}`),
 	})
 	s.Expect(err).NotTo(HaveOccurred())
@@ -118,7 +118,7 @@ func (s *simulated) written(since time.Time) []string {
 	return found
 }
 
-// connected tells which targets a hub is connected to.
+// connected returns the targets that a hub is connected to.
 func (e *env) connected(hub *testbed.Hub) func() []string {
 	return func() []string {
 		var up []string

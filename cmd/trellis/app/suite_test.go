@@ -131,7 +131,7 @@ func (e *env) edit(value string) {
 	e.t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: e.name, Name: "one"}}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"key":%q}}`, value))
-	e.Expect(target.Client.Patch(e.ctx, cm, patch, client.FieldOwner("somebody"))).To(Succeed())
+	e.Expect(target.Client.Patch(e.ctx, cm, patch, client.FieldOwner("another-client"))).To(Succeed())
 }
 
 // expectWork insists that a hub is at work: it corrects drift.
@@ -154,7 +154,7 @@ func (e *env) eventuallyReady() {
 
 var leaseName = types.NamespacedName{Namespace: testbed.HubNamespace, Name: "trellis"}
 
-// holder is who holds the Lease, empty if nobody does.
+// holder returns the holder of the Lease, empty if there is none.
 func (e *env) holder() string {
 	e.t.Helper()
 	lease := &coordinationv1.Lease{}
@@ -165,7 +165,7 @@ func (e *env) holder() string {
 	return *lease.Spec.HolderIdentity
 }
 
-// takeLease gives the Lease to somebody else, for an hour.
+// takeLease gives the Lease to another client, for an hour.
 func (e *env) takeLease() {
 	e.t.Helper()
 	e.Eventually(func() error {
@@ -173,13 +173,13 @@ func (e *env) takeLease() {
 		if err := source.Client.Get(e.ctx, leaseName, lease); err != nil {
 			return err
 		}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("somebody else"), new(int32(3600))
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("another-client"), new(int32(3600))
 		lease.Spec.RenewTime = new(metav1.NowMicro())
 		return source.Client.Update(e.ctx, lease)
 	}).Should(Succeed())
 }
 
-// deleteLease removes the Lease: whoever comes first takes it.
+// deleteLease deletes the Lease: the first replica that creates it leads.
 func (e *env) deleteLease() {
 	e.t.Helper()
 	e.Expect(source.Client.Delete(e.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseName.Namespace, Name: leaseName.Name}})).To(Succeed())

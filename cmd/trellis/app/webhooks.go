@@ -128,8 +128,8 @@ func serverName(h *hub) func(clustercache.ClusterKey, types.UID) string {
 	}
 }
 
-// findForWebhooks returns a target, from memory. Which cluster it is, the source remembers even if nobody was connected
-// to it since this replica was started.
+// findForWebhooks returns a target, from memory. Its cluster UID is known from the source even if the target was not
+// connected since this replica was started.
 func (h *hub) findForWebhooks(key clustercache.ClusterKey) (server.Target, bool) {
 	status, registered := h.clusters.GetStatus(key)
 	if !registered {

@@ -115,7 +115,7 @@ func TestWebhooksOfATargetThatIsGoneForGood(t *testing.T) {
 	}).Should(ContainElement(And(HaveField("Reason", "WebhooksLeftBehind"), HaveField("Regarding.Name", "leaving"))))
 	e.Expect(e.host(target)).To(BeEmpty(), "the hub allows what it does not look after any more, as it is")
 
-	// Whoever registers it again has the hub look after it, and clean up.
+	// If the target is registered again, the hub deletes its configurations.
 	e.setWebhooks("leaving", "null")
 	_, kubeconfig = e.startAliasAs(target, tc.Status.ClusterUID)
 	e.Expect(source.Client.Create(e.ctx, testbed.Registration(e.name, "leaving", kubeconfig))).To(Succeed())

@@ -251,7 +251,7 @@ func TestAuthorizationOfNodeAgents(t *testing.T) {
 	e.Expect(pods(client.MatchingFields{"spec.nodeName": "node-one"})).To(Succeed())
 	e.Expect(pods(client.MatchingFields{"spec.nodeName": "node-two"})).To(Satisfy(apierrors.IsForbidden))
 
-	// A hub that is down opens nothing, and concerns nobody else.
+	// While the hub is down, requests of node agents are denied, and those of other users are not affected.
 	e.stop(hub)
 	e.Expect(secret(one, "osc-of-one")).NotTo(Succeed())
 	e.Expect(secret(asking.Client, "osc-of-one")).To(Succeed())

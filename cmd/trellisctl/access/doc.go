@@ -4,8 +4,8 @@
 //	                                                              kubeconfig: on stdout; kubectl: for one kubectl
 //
 // Nothing is stored, neither in a cluster nor on disk: on Linux, kubectl reads the kubeconfig from memory. The token is
-// one of the service account whose token the registration has, unless another account is named. Nobody gains rights:
-// whoever may read the registration has those of the hub.
+// one of the service account whose token the registration has, unless another account is named. No user gains rights: a
+// user who may read the registration has those of the hub already.
 //
 // Trade-offs: a token cannot be revoked, so its duration is short: 15 minutes by default, and ten at least, because API
 // servers issue none that are shorter. On systems without memfd, the kubeconfig is in a file that only the user may

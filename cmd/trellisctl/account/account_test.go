@@ -13,10 +13,10 @@ import (
 	"github.com/trellis-hub/trellis/cmd/trellisctl/cli"
 )
 
-// TestWhoComesMeanwhileKeepsTheAccount: a registration that begins to use a service account while another one is about
-// to delete it does not lose it. The rest is tested with real clusters, in e2e/trellisctl, where nobody comes at just
-// that moment.
-func TestWhoComesMeanwhileKeepsTheAccount(t *testing.T) {
+// TestAccountThatIsUsedAgainIsKept: a registration that begins to use a service account while another one is about to
+// delete it does not lose it. The rest is tested with real clusters, in e2e/trellisctl, where that moment cannot be
+// met.
+func TestAccountThatIsUsedAgainIsKept(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	used := func(by string) *Account {
 		return &Account{ObjectKey: client.ObjectKey{Namespace: "kube-system", Name: "trellis"}, Role: ClusterAdmin,

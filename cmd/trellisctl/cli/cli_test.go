@@ -99,7 +99,7 @@ func TestNoClusterIsConfigured(t *testing.T) {
 	*env.Flags.APIServer = "http://localhost:8080"
 	source, err := env.Source()
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(source.Config.Host).To(Equal("http://localhost:8080"), "if somebody means it")
+	g.Expect(source.Config.Host).To(Equal("http://localhost:8080"), "an explicit address is used")
 }
 
 func TestSubjects(t *testing.T) {
@@ -157,11 +157,11 @@ func TestAWait(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		"ends when it is done":            {[]look{{state: "a"}, {state: "a"}, {state: "b"}, {done: true}}, ExitOK, []string{"a", "b"}},
-		"ends at the timeout":             {[]look{{state: "never"}}, ExitTimeout, []string{"never"}},
-		"ends with an error":              {[]look{{state: "a"}, {err: NotFound("gone")}}, ExitNotFound, []string{"a"}},
-		"goes on while nobody answers":    {[]look{{err: silent}, {done: true}}, ExitOK, []string{"the source cluster does not answer: Get \"https://source\": connection refused"}},
-		"is done before anything is said": {[]look{{done: true}}, ExitOK, nil},
+		"ends when it is done":               {[]look{{state: "a"}, {state: "a"}, {state: "b"}, {done: true}}, ExitOK, []string{"a", "b"}},
+		"ends at the timeout":                {[]look{{state: "never"}}, ExitTimeout, []string{"never"}},
+		"ends with an error":                 {[]look{{state: "a"}, {err: NotFound("gone")}}, ExitNotFound, []string{"a"}},
+		"continues while there is no answer": {[]look{{err: silent}, {done: true}}, ExitOK, []string{"the source cluster does not answer: Get \"https://source\": connection refused"}},
+		"is done before anything is said":    {[]look{{done: true}}, ExitOK, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -171,7 +171,7 @@ func TestAWait(t *testing.T) {
 			env.Clock = clock
 			stop := make(chan struct{})
 			defer close(stop)
-			go func() { // lets time pass whenever somebody waits for it
+			go func() { // advances the clock whenever a timer waits for it
 				for {
 					select {
 					case <-stop:

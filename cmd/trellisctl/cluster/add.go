@@ -156,7 +156,7 @@ func (a *add) run(ctx context.Context, name string) error {
 		Namespace: source.Namespace, Name: name, Action: Registered, Version: connection.Version, UID: connection.UID,
 		ServiceAccount: registration.Annotations[ServiceAccountAnnotation],
 	}
-	if err := a.tell(outcome); err != nil || !a.wait {
+	if err := a.report(outcome); err != nil || !a.wait {
 		return err
 	}
 	return awaitConnected(ctx, a.env, source, name, a.timeout)

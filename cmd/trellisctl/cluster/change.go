@@ -55,8 +55,8 @@ type Outcome struct {
 	Deleted []string `json:"deleted,omitempty"`
 }
 
-// tell prints an outcome.
-func (c *change) tell(o *Outcome) error {
+// report prints an outcome.
+func (c *change) report(o *Outcome) error {
 	if c.output.Structured() {
 		return c.output.Encode(c.env.Out, o)
 	}

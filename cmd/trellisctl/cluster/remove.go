@@ -107,7 +107,7 @@ func (r *remove) run(ctx context.Context, name string) error {
 		r.env.Note("The service account %s stays in the cluster, and its token is valid until it expires.",
 			outcome.ServiceAccount)
 	}
-	if err := errors.Join(r.tell(outcome), left); err != nil {
+	if err := errors.Join(r.report(outcome), left); err != nil {
 		return err
 	}
 	if tc == nil || !r.wait {

@@ -179,8 +179,8 @@ func TestWhatNeedsAClusterIsNamed(t *testing.T) {
 	}
 }
 
-// TestAdmissionThatIsBehindIsAskedAgain: the admission policy hears of a new count a moment after the one who waited
-// for it. In e2e/trellisctl with a real policy that moment seldom comes.
+// TestAdmissionThatIsBehindIsAskedAgain: the admission policy sees a new count a moment later than trellisctl, which
+// has waited for it. In e2e/trellisctl with a real policy that moment is seldom met.
 func TestAdmissionThatIsBehindIsAskedAgain(t *testing.T) {
 	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a-kubeconfig", errors.New("ValidatingAdmissionPolicy 'trellis-registration' with binding 'trellis-registration' denied request: 1 ManagedResources need this registration"))
 	rbac := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a-kubeconfig", errors.New(`User "a" cannot delete resource "secrets"`))
@@ -192,12 +192,12 @@ func TestAdmissionThatIsBehindIsAskedAgain(t *testing.T) {
 		err      error
 		asked    int
 	}{
-		"nobody needs it, and the policy is behind": {refusals: 2, asked: 3},
-		"nobody needs it":             {asked: 1},
-		"the answer is lost":          {refusals: 1, lost: true, asked: 3},
-		"the policy goes on refusing": {refusals: 1000, err: refusal, asked: 22},
-		"it is needed":                {needed: true, refusals: 1, err: refusal, asked: 1},
-		"the user may not":            {refusals: 1, with: rbac, err: rbac, asked: 1},
+		"it is not needed, and the policy is behind": {refusals: 2, asked: 3},
+		"it is not needed":                           {asked: 1},
+		"the answer is lost":                         {refusals: 1, lost: true, asked: 3},
+		"the policy goes on refusing":                {refusals: 1000, err: refusal, asked: 22},
+		"it is needed":                               {needed: true, refusals: 1, err: refusal, asked: 1},
+		"the user may not":                           {refusals: 1, with: rbac, err: rbac, asked: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -142,7 +142,7 @@ func (r *rotate) run(cmd *cobra.Command, name string) error {
 	if bytes.Equal(before.Data[secret.KubeconfigDataName], raw) {
 		outcome.Action = Unchanged
 	}
-	if err := r.tell(outcome); err != nil || !r.wait || outcome.Action == Unchanged {
+	if err := r.report(outcome); err != nil || !r.wait || outcome.Action == Unchanged {
 		return err
 	}
 	return r.awaitTaken(ctx, source, name, raw)

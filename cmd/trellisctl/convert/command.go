@@ -114,7 +114,7 @@ func (c *command) check() error {
 
 func (c *command) print(made *result) error {
 	if c.output.Format == cli.FormatName {
-		c.tell(made.notes)
+		c.printNotes(made.notes)
 		for _, name := range made.enabled {
 			fmt.Fprintln(c.env.Out, name)
 		}
@@ -128,7 +128,7 @@ func (c *command) print(made *result) error {
 			}
 		}
 	} else {
-		c.tell(made.notes)
+		c.printNotes(made.notes)
 	}
 	if c.values {
 		made.Below("config")
@@ -150,8 +150,8 @@ func (c *command) print(made *result) error {
 	return nil
 }
 
-// tell prints the notes on stderr.
-func (c *command) tell(notes []note) {
+// printNotes prints the notes on stderr.
+func (c *command) printNotes(notes []note) {
 	for _, n := range notes {
 		c.env.Note("%s", n)
 	}

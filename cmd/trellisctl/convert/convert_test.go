@@ -215,7 +215,7 @@ func TestNoKeyIsLostSilently(t *testing.T) {
 				if o.TargetCluster != "" && found[parentOf(path)+".enabled"] == nil {
 					continue
 				}
-				g.Expect(tells(g, before, after, path)).To(BeTrue(), "%s\n%s\n%v", full, text(g, after), after.notes)
+				g.Expect(hasEffect(g, before, after, path)).To(BeTrue(), "%s\n%s\n%v", full, text(g, after), after.notes)
 			}
 			// A resource manager of a seed has no other target.
 			_, err := convert([]byte(strings.ReplaceAll(full, "/kubeconfig", `""`)), options{HubNamespace: "trellis"})
@@ -224,8 +224,8 @@ func TestNoKeyIsLostSilently(t *testing.T) {
 	}
 }
 
-// tells reports whether a key changed the result, or has a note.
-func tells(g *WithT, before, after *result, path string) bool {
+// hasEffect reports whether a key changed the result, or has a note.
+func hasEffect(g *WithT, before, after *result, path string) bool {
 	if text(g, before) != text(g, after) {
 		return true
 	}

@@ -127,7 +127,7 @@ func TestCausesOfManagedResources(t *testing.T) {
 		"its state is awaited": {func(f *diagnosis.Facts) {
 			f.ManagedResource.Annotations[resourcesv1alpha1.OperationAnnotation] = resourcesv1alpha1.OperationWaitForState
 		}, "WaitForState", "wait-for-state", "changes the annotation", true, true},
-		"nobody serves its class": {func(f *diagnosis.Facts) {
+		"no hub serves its class": {func(f *diagnosis.Facts) {
 			f.Cluster, f.Classes = nil, map[string]string{"b": "", "c": "other"}
 			f.ManagedResource.Status.Conditions, f.ManagedResource.CreationTimestamp,
 				f.ManagedResource.Spec.Class = nil, then, ptr.To("mine")
@@ -158,11 +158,11 @@ func TestCausesOfManagedResources(t *testing.T) {
 		"another instance has to finish": {func(f *diagnosis.Facts) {
 			f.ManagedResource.Finalizers = []string{resourcesv1alpha1.FinalizerBase + "-seed"}
 		}, "WaitingForHandover", "changed its class to resources", "has to run", false, true},
-		"nobody looked at it": {func(f *diagnosis.Facts) {
+		"no hub reconciled it": {func(f *diagnosis.Facts) {
 			f.ManagedResource.Status.Conditions, f.ManagedResource.CreationTimestamp = nil, then
 		},
 			"NotSeen", "may not be configured", "classes", false, false},
-		"nobody looked at it, for its target": {func(f *diagnosis.Facts) {
+		"no hub reconciled it, because of its target": {func(f *diagnosis.Facts) {
 			f.ManagedResource.Status.Conditions = nil
 			ready(f, "False", "ManagedElsewhere")
 		}, "ManagedElsewhere", "cannot work in cluster ns/a", "Stop the Gardener resource manager", false, false},
@@ -233,7 +233,7 @@ func TestCausesOfClusters(t *testing.T) {
 			func(f *diagnosis.Facts) { ready(f, "False", "KubeconfigRefused") },
 			"KubeconfigRefused", "said the hub", "--service-account", false, false,
 		},
-		"nobody looked": {func(f *diagnosis.Facts) {
+		"no hub wrote a condition": {func(f *diagnosis.Facts) {
 			f.Cluster.Status.Conditions, f.Cluster.CreationTimestamp = nil,
 				then
 		}, "NotSeen", "No hub has looked", "", false, false},

@@ -233,7 +233,7 @@ func (r *planner) object(ctx context.Context, in apply.Intent) Difference {
 
 func managerName(name string) string {
 	if name == "" {
-		return "nobody that is known"
+		return "an unknown field manager"
 	}
 	return name
 }

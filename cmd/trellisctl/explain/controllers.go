@@ -146,7 +146,7 @@ func csr(ctx context.Context, i *inquiry) error {
 	return nil
 }
 
-// decided explains a request that somebody has decided.
+// decided explains a request that is approved or denied.
 func (i *inquiry) decided(
 	request *certificatesv1.CertificateSigningRequest, by *certificatesv1.CertificateSigningRequestCondition,
 ) {

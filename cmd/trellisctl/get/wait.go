@@ -89,7 +89,7 @@ func (w *wait) run(ctx context.Context, args []string, kinds []cli.Kind) error {
 				case err != nil && !finished:
 					failed = err
 				case finished:
-					w.tell(source, s, obj)
+					w.report(source, s, obj)
 				case state == "":
 					state = is
 				}
@@ -150,8 +150,8 @@ func (w *wait) condition() (condition, error) {
 	}, nil
 }
 
-// tell prints that the wait for an object is over.
-func (w *wait) tell(source *cli.Source, s cli.Subject, obj client.Object) {
+// report prints that the wait for an object is over.
+func (w *wait) report(source *cli.Source, s cli.Subject, obj client.Object) {
 	what := " condition met"
 	if w.until == "delete" {
 		what = " deleted"

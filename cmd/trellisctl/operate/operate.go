@@ -67,7 +67,7 @@ func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resou
 		return err
 	}
 	if !o.wait {
-		return o.tell(mr, ": the hub is asked to reconcile it")
+		return o.report(mr, ": the hub is asked to reconcile it")
 	}
 	quiet := 0
 	err := o.env.Await(ctx, o.timeout, func(ctx context.Context) (done bool, state string, err error) {
@@ -90,7 +90,7 @@ func (o *operation) reconcile(ctx context.Context, source *cli.Source, mr *resou
 	if err != nil {
 		return fmt.Errorf("managedResource %s: %w", mr.Name, err)
 	}
-	if err := o.tell(mr, " reconciled: "+Say(mr, resourcesv1alpha1.ConditionReady)); err != nil {
+	if err := o.report(mr, " reconciled: "+Say(mr, resourcesv1alpha1.ConditionReady)); err != nil {
 		return err
 	}
 	if !is(mr, resourcesv1alpha1.ConditionReady, resourcesv1alpha1.ConditionTrue) {
@@ -134,7 +134,7 @@ func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resource
 		return err
 	}
 	if !o.wait {
-		return o.tell(mr, ": the hub is asked for it to be "+what)
+		return o.report(mr, ": the hub is asked for it to be "+what)
 	}
 	err := o.env.Await(ctx, o.timeout, func(ctx context.Context) (done bool, state string, err error) {
 		now, err := source.ManagedResource(ctx, mr.Name)
@@ -151,11 +151,11 @@ func (o *operation) ignore(ctx context.Context, source *cli.Source, mr *resource
 			mr.Name, what,
 			err)
 	}
-	return o.tell(mr, " "+what)
+	return o.report(mr, " "+what)
 }
 
-// tell prints what was done, or the current ManagedResource.
-func (o *operation) tell(mr *resourcesv1alpha1.ManagedResource, what string) error {
+// report prints what was done, or the current ManagedResource.
+func (o *operation) report(mr *resourcesv1alpha1.ManagedResource, what string) error {
 	switch {
 	case o.output.Structured():
 		return o.output.Encode(o.env.Out, cli.Typed(cli.Scheme(), mr))

@@ -76,7 +76,7 @@ func TestSecretsGoWithTheirManagedResource(t *testing.T) {
 	pack(one, "--immutable")
 	pack(two, "--immutable")
 	g.Expect(packed()).To(And(HaveLen(3), HaveEach(owned(first))))
-	stays := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "of-somebody-else"}}
+	stays := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "of-another-owner"}}
 	g.Expect(source.Client.Create(t.Context(), stays)).To(Succeed())
 	g.Expect(source.Client.Delete(t.Context(), first)).To(Succeed())
 	g.Eventually(packed).WithTimeout(patience).Should(BeEmpty())

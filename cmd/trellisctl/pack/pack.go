@@ -239,7 +239,7 @@ func (p *packer) applied(ctx context.Context, packed *Packed) error {
 		if o == packed.ManagedResource {
 			owner = applied.GetUID()
 		}
-		p.tell("%s applied", cli.Name(source.Scheme(), o))
+		p.report("%s applied", cli.Name(source.Scheme(), o))
 	}
 	if owner != before.UID { // it was created just now
 		for _, s := range packed.Secrets {
@@ -323,13 +323,13 @@ func (p *packer) dispose(ctx context.Context, source *cli.Source, old []*corev1.
 		if err := client.IgnoreNotFound(source.Delete(ctx, s, client.Preconditions{UID: ptr.To(s.UID)})); err != nil {
 			return fmt.Errorf("deleting the old Secret %s/%s: %w", s.Namespace, s.Name, err)
 		}
-		p.tell("secret/%s deleted", s.Name)
+		p.report("secret/%s deleted", s.Name)
 	}
 	return nil
 }
 
-// tell prints what was done, on stderr if the applied objects are the output.
-func (p *packer) tell(format string, args ...any) {
+// report prints what was done, on stderr if the applied objects are the output.
+func (p *packer) report(format string, args ...any) {
 	if p.output.Format != cli.FormatPeople {
 		p.env.Note(format, args...)
 		return

@@ -5,5 +5,5 @@
 //	unnamed                         the rest of what the hub counts, such as in namespaces that the user may not list
 //
 // Trade-offs: other namespaces are only listed if the hub counts more than there are in the namespace of the target.
-// The count of the hub is up to half a minute old, so whoever removes a target waits for the next one.
+// The count of the hub is up to half a minute old, so the removal of a target waits for the next one.
 package need
