@@ -61,7 +61,7 @@ func newStore(uid string) *store {
 	return &store{uid: uid, version: 1, objects: map[string]map[string]map[string]any{}, watchers: map[*storeWatcher]struct{}{}}
 }
 
-// put creates or changes an object and delete removes one; both tell the watches.
+// put creates or changes an object and delete removes one; both send events to the watches.
 func (s *store) put(resource, namespace, name string, content map[string]any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *store) delete(resource, namespace, name string) {
 	s.notify(resource, "DELETED", gone)
 }
 
-// fail tells the watches of a resource that something is wrong.
+// fail sends an error event to the watches of a resource.
 func (s *store) fail(resource string, status metav1.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *store) watching(resource string) int {
 	return n
 }
 
-// addKind makes discovery tell of another kind, as a new CRD does.
+// addKind adds a kind to discovery, as a new CRD does.
 func (s *store) addKind(group, kind, resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

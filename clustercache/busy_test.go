@@ -106,9 +106,9 @@ func TestRetryAfterHoldsForAllCallsOfATarget(t *testing.T) {
 	d, err := h.cache.GetMetadataClient(context.Background(), otherKey)
 	h.Expect(err).NotTo(HaveOccurred())
 
-	var told atomic.Int32
+	var requests atomic.Int32
 	a.setFault(onReads(func(w http.ResponseWriter, _ *http.Request) {
-		if told.Add(1) == 1 {
+		if requests.Add(1) == 1 {
 			w.Header().Set("Retry-After", "5")
 			writeStatus(w, http.StatusTooManyRequests, "later")
 			return
@@ -118,7 +118,7 @@ func TestRetryAfterHoldsForAllCallsOfATarget(t *testing.T) {
 	began := time.Now()
 	first := make(chan error, 1)
 	go func() { first <- get(c) }()
-	h.Eventually(told.Load).Should(BeNumerically(">=", 1))
+	h.Eventually(requests.Load).Should(BeNumerically(">=", 1))
 	h.Eventually(func() bool { return h.cache.target(key).throttle.Load().Paused() }).Should(BeTrue())
 	_ = get(c)
 	h.Expect(time.Since(began)).To(BeNumerically(">", 4900*time.Millisecond), "another call waits, too")
@@ -140,15 +140,15 @@ func TestTargetThatOnlyThrottlesIsNotCalled(t *testing.T) {
 	h.Expect(h.state(key)).To(Equal(StateConnected))
 }
 
-// The same holds for one that ends each call at once, or whose load balancer has nobody to ask: retries would hammer
-// it.
+// The same holds for a target that ends each call at once, or whose load balancer has no backend: retries would
+// overload it.
 func TestTargetThatFailsAllCallsButProbesIsNotCalled(t *testing.T) {
 	for name, f := range map[string]fault.Fault{
-		"it resets them":                     {Kind: fault.Reset},
-		"it resets them in the middle":       {Kind: fault.Reset, After: 10},
-		"nobody is behind its load balancer": {Kind: fault.Status, Code: http.StatusBadGateway},
-		"it is not ready":                    {Kind: fault.Status, Code: http.StatusServiceUnavailable},
-		"its storage does not answer it":     {Kind: fault.Status, Code: http.StatusGatewayTimeout},
+		"it resets them":                   {Kind: fault.Reset},
+		"it resets them in the middle":     {Kind: fault.Reset, After: 10},
+		"its load balancer has no backend": {Kind: fault.Status, Code: http.StatusBadGateway},
+		"it is not ready":                  {Kind: fault.Status, Code: http.StatusServiceUnavailable},
+		"its storage does not answer it":   {Kind: fault.Status, Code: http.StatusGatewayTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, target, key := simulated(t, Options{Probe: ProbeOptions{Interval: time.Hour}})

@@ -38,7 +38,7 @@ func liveHeap() uint64 {
 }
 
 // A token changes again and again under load, with each older one revoked a moment later. No write may fail, and no
-// watch may hear of it.
+// watch may end.
 func TestTokenThatChangesAllTheTimeFailsNoWrite(t *testing.T) {
 	options := patiently()
 	options.Limits = func(ClusterKey) Limits { return Limits{QPS: -1} }
@@ -78,7 +78,7 @@ func TestTokenThatChangesAllTheTimeFailsNoWrite(t *testing.T) {
 	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 }
 
-// Whoever asks for a connection while it is replaced gets the old one or the new one, never none.
+// A caller that asks for a connection while it is replaced gets the old one or the new one, never none.
 func TestConnectionThatIsReplacedIsAlwaysThere(t *testing.T) {
 	options := patiently()
 	options.Limits = func(ClusterKey) Limits { return Limits{Timeout: 100 * time.Millisecond} }

@@ -138,7 +138,7 @@ type Status struct {
 
 	// Labels and Annotations of the registration Secret, nil for static targets. They are shared, and not to be changed.
 	Labels, Annotations map[string]string
-	// SecretName and SecretResourceVersion tell which content is in use. SecretResourceVersion of content that was
+	// SecretName and SecretResourceVersion identify the content that is in use. SecretResourceVersion of content that was
 	// refused while an older connection continues is in PendingSecretResourceVersion, with the fault in PendingMessage.
 	SecretName                   string
 	SecretResourceVersion        string
@@ -156,7 +156,7 @@ type Status struct {
 	KubernetesVersion string
 	// CredentialExpiry is the end of the client certificate or token; zero if it has none.
 	CredentialExpiry time.Time
-	// CredentialIssued is since when that credential is valid; zero if it does not tell.
+	// CredentialIssued is since when that credential is valid; zero if that is not known.
 	CredentialIssued time.Time
 	// CA holds the PEM certificates that the API server is verified with; empty if those are the system's, and for static
 	// targets. It is shared, and not to be changed.
@@ -183,7 +183,7 @@ type HealthCheckingState struct {
 	ConsecutiveFailures  int
 }
 
-// Watcher says what is watched, and by whom.
+// Watcher describes what a consumer watches.
 type Watcher struct {
 	// Name is the name of the subscription in calls of Handler, and that of the stream in logs and messages if the
 	// subscription opens it.

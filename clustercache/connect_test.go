@@ -112,7 +112,7 @@ func TestRefusedRegistrationHealsWhenItIsMended(t *testing.T) {
 
 func TestClosedPortIsDialledUntilItOpens(t *testing.T) {
 	h := start(t, Options{})
-	port, err := controlplane.FreePort() // one that nobody else takes meanwhile
+	port, err := controlplane.FreePort() // no other process gets it meanwhile
 	h.Expect(err).NotTo(HaveOccurred())
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	a := newAPIServer(t, newStore("uid-a"))

@@ -11,7 +11,7 @@ import (
 
 func TestRemovedTargetLeavesNothing(t *testing.T) {
 	h, a, key := connected(t, Options{})
-	h.expectEvent(key, EventConnected) // who never heard of a target is spared its end
+	h.expectEvent(key, EventConnected) // a consumer that got no event of a target does not get its end either
 	h.watchConfigMaps(key)
 	h.unregister(key)
 	h.expectEvent(key, EventGone)

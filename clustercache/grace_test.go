@@ -46,7 +46,7 @@ func TestWatchesGoOnWhereTheyWereAfterAShortOutage(t *testing.T) {
 	h.Eventually(r.names).Should(ConsistOf("one", "two"))
 	h.Expect(a.count(listRequests)).To(Equal(1), "nothing was listed again")
 	h.Eventually(h.relied(key)).Should(BeTrue())
-	h.Eventually(r.syncs).Should(Equal(2), "who waits for it is told")
+	h.Eventually(r.syncs).Should(Equal(2), "handlers are notified that it is synced again")
 	h.Expect(r.errors()).To(BeZero())
 	h.Expect(r.faults).To(BeEmpty())
 }
@@ -69,7 +69,8 @@ func TestWatchesOfATargetThatIsAwayWaitInOneGoroutineEach(t *testing.T) {
 	h.Eventually(func() bool { _, registered := h.cache.GetStatus(key); return registered }).Should(BeFalse())
 }
 
-// What was known before an outage is not relied upon before the target has told what was missed, nor if it cannot tell.
+// What was known before an outage is not relied upon until the target has sent the missed events, or, if it has
+// forgotten them, a new list.
 func TestWatchIsReliedUponOnceItHasCaughtUp(t *testing.T) {
 	for name, forgotten := range map[string]bool{"its version is known": false, "its version is forgotten": true} {
 		t.Run(name, func(t *testing.T) {

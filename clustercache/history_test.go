@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// past is the history of a simulated cluster as its Leases tell it: there is one, which is renewed now and then.
+// past is the history of a simulated cluster as its Leases show it: there is one, which is renewed now and then.
 type past struct {
 	mu       sync.Mutex
 	version  int

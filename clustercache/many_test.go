@@ -45,8 +45,8 @@ func (i *intervals) most() time.Duration {
 	return i.longest
 }
 
-// Many targets that nobody can reach wait for seats of their own. With their timeouts of a second each, two seats,
-// and one for probes, a probe that had to queue behind them would come ten seconds late.
+// Many unreachable targets wait for seats of their own. With their timeouts of a second each, two seats, and one for
+// probes, a probe that had to queue behind them would come ten seconds late.
 func TestProbesDoNotQueueBehindUnreachableTargets(t *testing.T) {
 	h := start(t, Options{Dial: DialOptions{Parallel: 2}, Probe: ProbeOptions{Parallel: 1, Interval: 3 * time.Second}})
 	a := newAPIServer(t, newStore("uid-a"))
@@ -223,7 +223,7 @@ func TestRotationsAreFewAtATime(t *testing.T) {
 	h.Expect(h.cache.rotations.Held()).To(BeZero())
 }
 
-// A hub that starts does not dial all of its targets in one moment. Whoever is known already is not held up.
+// A hub that starts does not dial all of its targets in one moment.
 func TestTargetsAreMetAtARate(t *testing.T) {
 	options := patiently()
 	options.Dial.ConnectRate = 20

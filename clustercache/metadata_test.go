@@ -84,7 +84,7 @@ func TestRealKindThatIsNotServedAsMetadata(t *testing.T) {
 			h.Eventually(lookup("cm", "two")).Should(Equal(string(two.UID)))
 			h.Expect(c.Delete(ctx, two)).To(Succeed())
 			h.Eventually(r.names).ShouldNot(ContainElement("two"))
-			h.Expect(r.errs).To(BeEmpty(), "it is no fault of anybody")
+			h.Expect(r.errs).To(BeEmpty(), "the deletion is no error")
 
 			before := asked.Load()
 			h.Expect(before).NotTo(BeZero())

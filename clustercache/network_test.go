@@ -71,7 +71,7 @@ func TestDefaultsFindWhatIsDeadInTime(t *testing.T) {
 	g.Expect(o.Watch.SilenceTimeout).To(BeNumerically("<=", 3*time.Minute))
 }
 
-// A socket whose other end is gone without a word looks open for as long as nobody asks.
+// A socket whose peer is gone without closing it looks open until something is sent.
 func TestHalfOpenConnectionIsFoundByPings(t *testing.T) {
 	h, target, key := simulated(t, Options{
 		Probe: ProbeOptions{PingInterval: 1500 * time.Millisecond, PingTimeout: 300 * time.Millisecond, Interval: time.Hour},

@@ -73,8 +73,8 @@ type Options struct {
 	// sent to the target. An error refuses the target with ReasonIdentityChanged and the error's message, until the
 	// Secret changes or Recheck is called. Nil: the first UID that was seen is the right one.
 	VerifyIdentity func(ctx context.Context, cluster ClusterKey, uid types.UID, secretAnnotations map[string]string) error
-	// StillNeeded reports whether anyone still cleans up in a target whose registration is gone. It is asked once a second
-	// and must answer from memory. Nil: none is.
+	// StillNeeded reports whether a consumer still cleans up in a target whose registration is gone. It is called once a
+	// second and must answer from memory. Nil: no target is needed.
 	StillNeeded func(cluster ClusterKey) bool
 	// DrainTimeout bounds how long StillNeeded can keep a connection. Default 5m.
 	DrainTimeout time.Duration
@@ -88,7 +88,7 @@ type Options struct {
 	// it. Nil: no call fails like that.
 	Fenced func(err error) bool
 	// Calling is called with the context of each call of a consumer, watches excepted, and what it returns when the call
-	// has ended. It must return quickly. Nil: nobody is interested.
+	// has ended. It must return quickly. Nil: it is not called.
 	Calling func(ctx context.Context) (answered func())
 
 	// UserAgent of all calls. Default "trellis".

@@ -9,8 +9,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// One target has a list that nobody expected. It says so, nothing is kept of it and nothing is taken for deleted, and
-// no other target notices. (What becomes of the watch, and when it is tried again, is tested in package watching.)
+// A target has more objects than may be kept. This is reported, nothing is kept of the list, no object counts
+// as deleted, and other targets are not affected. (What becomes of the watch, and when it is tried again, is
+// tested in package watching.)
 func TestTargetWithMoreObjectsThanMayBeKept(t *testing.T) {
 	const most = 100
 	options := patiently()

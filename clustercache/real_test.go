@@ -176,7 +176,7 @@ var (
 	mayWatch    = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "create", "delete"}}
 )
 
-func TestRealClusterTellsWhatRightIsMissing(t *testing.T) {
+func TestRealClusterReportsTheMissingRight(t *testing.T) {
 	cp := realCluster(t)
 	h := start(t, patiently())
 	c, namespace := realNamespace(t, cp)

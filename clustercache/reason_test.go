@@ -48,7 +48,7 @@ func TestFailuresToConnectLookTheSame(t *testing.T) {
 		server func(t *testing.T, a *apiServer) (server string, ca []byte)
 		logs   string
 	}{
-		"nobody listens": {func(t *testing.T, a *apiServer) (string, []byte) {
+		"closed port": {func(t *testing.T, a *apiServer) (string, []byte) {
 			port, err := controlplane.FreePort()
 			NewWithT(t).Expect(err).NotTo(HaveOccurred())
 			return fmt.Sprintf("https://127.0.0.1:%d", port), a.ca

@@ -134,7 +134,7 @@ func TestSyncedMeansRead(t *testing.T) {
 	g.Eventually(ended, patience).Should(Receive(BeNil()))
 }
 
-// timerClock is a clock that tells which timers were asked for.
+// timerClock is a clock that counts its timers by their durations.
 type timerClock struct {
 	*clocktesting.FakeClock
 

@@ -202,7 +202,7 @@ func (t *target) install(next *connection.Connection, replacement *subscription.
 	if t.status.UID != peer.UID {
 		t.history = connection.History{} // of another cluster
 	}
-	// Whoever gets the new connection must not take it for the old cluster, so its identity is published with it.
+	// A consumer that gets the new connection must not take it for the old cluster, so its identity is published with it.
 	t.status.Connection, t.status.UID, t.status.Server = next.Number(), peer.UID, server
 	t.health = HealthCheckingState{LastProbeTime: now, LastProbeSuccessTime: now}
 	t.mu.Unlock()
@@ -282,7 +282,7 @@ func (t *target) retryWithin(limit time.Duration) {
 	t.loop.attempts.next = t.clock.Now().Add(jitter(t.loop.attempts.backoff))
 }
 
-// refuseIdentity stops everything until someone decides.
+// refuseIdentity closes the connection, and nothing is tried until an operator decides.
 func (t *target) refuseIdentity(conn *connection.Connection, message string) {
 	t.loop.identityRefused = true
 	t.drop(conn, onRefused, ReasonIdentityChanged, message)

@@ -86,7 +86,7 @@ func TestSecretThatGoesLeavesNothing(t *testing.T) {
 // A Secret that is replaced at once by one that leads elsewhere is another registration of a target that is still
 // known: its identity is guarded.
 func TestSecretThatIsReplacedAndLeadsElsewhere(t *testing.T) {
-	for name, needed := range map[string]bool{"nobody cleans up": false, "somebody cleans up": true} {
+	for name, needed := range map[string]bool{"it is not needed": false, "a consumer still cleans up": true} {
 		t.Run(name, func(t *testing.T) {
 			h, a, key := connected(t, Options{StillNeeded: func(ClusterKey) bool { return needed }})
 			b := newAPIServer(t, newStore("uid-b"))
@@ -105,7 +105,7 @@ func TestSecretThatIsReplacedAndLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// Somebody writes another kubeconfig each moment, and each of them is fine, bad or the one before.
+// A Secret is replaced again and again, by kubeconfigs that are valid, invalid or the one before.
 func TestSecretThatFlaps(t *testing.T) {
 	h := start(t, Options{})
 	s := newStore("uid-a")
@@ -144,7 +144,7 @@ func TestSecretThatIsRenamed(t *testing.T) {
 	h.Expect(h.expectState(renamed, StateConnected).UID).To(BeEquivalentTo("uid-a"))
 	h.unregister(key)
 	h.Eventually(h.exists(key)).Should(BeFalse())
-	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(BeZero(), "nobody declared a watch in the new one")
+	h.Eventually(func() int { return a.store.watching("configmaps") }).Should(BeZero(), "the new one has no watches")
 	h.Expect(h.state(renamed)).To(Equal(StateConnected))
 }
 

@@ -46,7 +46,7 @@ func TestProbesBesideSixHundredUnreachableTargets(t *testing.T) {
 	var probes intervals
 	a.setFault(probes.fault)
 	h.expectState(h.register("a", a.kubeconfig("token")), StateConnected)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts, nobody answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // connections are not accepted, and not answered
 	h.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = silent.Close() })
 	content := kubeconfigOf("https://"+silent.Addr().String(), a.ca, "token")

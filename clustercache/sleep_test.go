@@ -49,7 +49,7 @@ func TestHibernatedTargetIsLeftAlone(t *testing.T) {
 	h.Expect(h.expectState(key, StateHibernated).Reason).To(Equal(ReasonHibernated))
 	h.expectEvent(key, EventDisconnected)
 	h.expectSilence(a)
-	h.Expect(up()).To(BeZero(), "nobody is alarmed")
+	h.Expect(up()).To(BeZero(), "no alert fires")
 	_, err := h.cache.GetClient(context.Background(), key)
 	h.Expect(err).To(MatchError(ErrClusterNotConnected))
 	_, found, synced := h.lookup(key, "cm", nameOf("one"))

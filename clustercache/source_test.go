@@ -41,7 +41,7 @@ func TestWhoDealsWithAnEventForLongIsKnown(t *testing.T) {
 		h.Expect(err).NotTo(HaveOccurred())
 	}
 	oldest := h.cache.OldestHandling
-	h.Expect(oldest()).To(BeZero(), "nobody has taken an event")
+	h.Expect(oldest()).To(BeZero(), "no event was taken")
 
 	before := time.Now()
 	busy(first)
@@ -71,7 +71,7 @@ func TestConsumerThatNeverReadsDelaysNoOther(t *testing.T) {
 	h.expectEvent(last, EventConnected)
 	event, err := lazy.Next(t.Context())
 	h.Expect(err).NotTo(HaveOccurred())
-	h.Expect(event.Cluster).To(Equal(last), "what came and went is not told at all")
+	h.Expect(event.Cluster).To(Equal(last), "events of targets that are gone are dropped")
 }
 
 func TestSourceOfAController(t *testing.T) {

@@ -18,13 +18,13 @@ const (
 	onEstablished
 	// onUnreachable: a connection attempt failed, or the connection was lost.
 	onUnreachable
-	// onRefused: the target is not to be connected to until someone decides, and there is no connection any longer.
+	// onRefused: the target is not to be connected to until an operator decides, and there is no connection any longer.
 	onRefused
 	// onHibernated: the target is meant to be away.
 	onHibernated
 	// onAwakened: it is no longer meant to be away.
 	onAwakened
-	// onUnregistered: the registration is gone, and someone still cleans up in the target.
+	// onUnregistered: the registration is gone, and a consumer still cleans up in the target.
 	onUnregistered
 
 	stateEvents // how many there are

@@ -28,7 +28,7 @@ func TestSubscriptionsShareAStream(t *testing.T) {
 	h.Eventually(h.lists(a)).Should(Equal(1))
 
 	late := h.watch(key, configMaps("second", second))
-	h.Eventually(second.syncs).Should(Equal(1), "it hears at once what is kept")
+	h.Eventually(second.syncs).Should(Equal(1), "it gets the kept objects at once")
 	h.Expect(second.names()).To(ConsistOf("one"))
 	_, found, synced := late.Lookup(nameOf("one"))
 	h.Expect(found && synced).To(BeTrue())
@@ -113,7 +113,7 @@ func TestOnlyEqualWatchersShareAStream(t *testing.T) {
 	}
 }
 
-func TestLateSubscriptionHearsWhyNothingCanBeWatched(t *testing.T) {
+func TestLateSubscriptionGetsTheErrorOfItsWatch(t *testing.T) {
 	h, a, key := connected(t, Options{})
 	a.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 		return r.URL.Path == "/api/v1/configmaps" && answer(http.StatusForbidden, "")(w, r)
@@ -127,7 +127,7 @@ func TestLateSubscriptionHearsWhyNothingCanBeWatched(t *testing.T) {
 	h.Eventually(late.syncs).Should(Equal(1))
 }
 
-// A handler that hangs holds up the others of its stream, which share it, but nobody who subscribes or unsubscribes.
+// A handler that hangs delays the other handlers of its stream, but no caller that subscribes or unsubscribes.
 func TestSubscribingDoesNotWaitForHandlers(t *testing.T) {
 	h, a, key := connected(t, Options{})
 	inside, release := make(chan struct{}), make(chan struct{})

@@ -81,7 +81,7 @@ type inbox struct {
 type loopState struct {
 	registration    *registration.Registration
 	removedAt       time.Time       // zero while the registration exists
-	identityRefused bool            // nothing is tried until someone decides
+	identityRefused bool            // nothing is tried until an operator decides
 	asleep          bool            // it is meant to be away
 	connections     int64           // how many there were
 	lost            *lostConnection // was lost a moment ago, or nil

@@ -221,7 +221,8 @@ func TestReaderAnswersFromWatches(t *testing.T) {
 	}
 	h.Expect(a.count("GET /api/v1/configmaps")).To(Equal(calls))
 
-	// Metadata is another watch, which nobody declared: the reader says so, the client asks the target.
+	// Metadata would need another watch, which was not declared: the reader returns an error, and the client asks the
+	// target.
 	m := &metav1.PartialObjectMetadata{}
 	m.SetGroupVersionKind(configMapKind)
 	h.Expect(reader.Get(ctx, one, m)).To(MatchError(ErrNotCached))
@@ -235,7 +236,7 @@ func TestReaderAnswersFromWatches(t *testing.T) {
 	h.Expect(metas.Items).To(HaveLen(1))
 }
 
-func TestReaderIgnoresWatchesThatCannotTell(t *testing.T) {
+func TestReaderIgnoresSelectiveAndTrimmedWatches(t *testing.T) {
 	h, a, key := connected(t, Options{})
 	ctx := context.Background()
 	a.store.put("configmaps", "default", "one", nil)

@@ -104,7 +104,7 @@ func TestWatchesAreFedByTheTest(t *testing.T) {
 	watcher.Handler = late
 	other, err := c.Watch(ctx, key, watcher)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(late.calls).To(Equal([]string{"error"}), "it hears of what is")
+	g.Expect(late.calls).To(Equal([]string{"error"}), "it gets the current state")
 	s.Close()
 	g.Expect(s.Live()).To(BeFalse())
 	g.Expect(other.Live()).To(BeTrue())

@@ -522,8 +522,8 @@ func TestCostlyKeysOfTheClient(t *testing.T) {
 	}
 }
 
-// What a kubeconfig costs is bounded by its length, whatever it holds: what is allocated, and, as far as that tells,
-// what is computed. Without the bounds, some of these would take gigabytes or half a minute.
+// What a kubeconfig costs is bounded by its length, whatever it holds: what is allocated, and, as far as allocations
+// show it, what is computed. Without the bounds, some of these would take gigabytes or half a minute.
 func TestCostOfTheWorst(t *testing.T) {
 	certificate, _ := keyPair(t, time.Now().Add(time.Hour))
 	largest, certificateOfLargest := forgedKey(t, maxClientKeyBits)

@@ -29,9 +29,9 @@ type Config struct {
 	// Username and Password are those of basic authentication, or empty.
 	Username, Password string
 
-	// Expiry is when the first of the credentials ends; zero if none of them tells.
+	// Expiry is when the first of the credentials ends; zero if none of them says when it ends.
 	Expiry time.Time
-	// Issued is since when that credential is valid; zero if it does not tell.
+	// Issued is since when that credential is valid; zero if it does not say so.
 	Issued time.Time
 }
 

@@ -1,7 +1,7 @@
 // Package kubeconfig reads registration Secrets: it finds the kubeconfig in a Secret of the Cluster API layout, refuses
 // what a hub must not do on behalf of others, and yields what is needed to connect.
 //
-// Whoever may write a Secret must not thereby run code in the hub (exec plug-ins, auth providers), read its files
+// A user who may write a Secret must not thereby run code in the hub (exec plug-ins, auth providers), read its files
 // (token files, certificate paths), borrow its rights (impersonation), or lead its connections astray (skipped
 // verification, unknown proxies, plain http). clientcmd offers all of that and reads files while it resolves a
 // kubeconfig; this package therefore uses clientcmd only to decode, and copies the few harmless fields of the current

@@ -210,8 +210,8 @@ func (c *Config) judgeLengths() error {
 	return nil
 }
 
-// tokenValidity reads the beginning and the end of a JSON web token without verifying it; zero if the token is none or
-// does not tell.
+// tokenValidity reads the beginning and the end of a JSON web token without verifying it; zero if the token is
+// none or has no such claim.
 func tokenValidity(token string) (issued, end time.Time) {
 	claims, ok := ClaimsOf(token)
 	if !ok || claims.Expiry.IsZero() {
@@ -220,7 +220,7 @@ func tokenValidity(token string) (issued, end time.Time) {
 	return claims.Issued, claims.Expiry
 }
 
-// Claims are what a token says of itself, which nobody has verified. Zero: it does not say.
+// Claims are the unverified claims of a token. Zero: the token has no such claim.
 type Claims struct {
 	Issued, Expiry time.Time
 	Subject        string
@@ -262,7 +262,8 @@ func ClaimsOf(token string) (Claims, bool) {
 // serviceAccountPrefix begins the names of users that are service accounts.
 const serviceAccountPrefix = "system:serviceaccount:"
 
-// ServiceAccount is that whose token a kubeconfig has, as far as the token tells; zero if it is another user's.
+// ServiceAccount returns the service account of the token of a kubeconfig, as its claims say, unverified; zero if the
+// token is another user's.
 func (c *Config) ServiceAccount() types.NamespacedName {
 	claims, _ := ClaimsOf(c.Token)
 	rest, is := strings.CutPrefix(claims.Subject, serviceAccountPrefix)

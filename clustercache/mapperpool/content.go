@@ -22,7 +22,7 @@ import (
 type content struct {
 	groups    []*metav1.APIGroup
 	resources map[schema.GroupVersion]*metav1.APIResourceList
-	failed    map[schema.GroupVersion]error // versions that the server could not tell about
+	failed    map[schema.GroupVersion]error // versions that the server failed to describe
 }
 
 func newContent() *content {

@@ -235,7 +235,7 @@ func lookup[T any](ctx context.Context, m *Mapper, group string, ask func(meta.R
 	return none, err
 }
 
-// brokenGroup returns an error if discovery could not tell what the group has.
+// brokenGroup returns an error if discovery failed for a version of the group.
 func (e *entry) brokenGroup(group string) error {
 	broken := map[schema.GroupVersion]error{}
 	for version, err := range e.failed {

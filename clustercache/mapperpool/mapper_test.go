@@ -209,8 +209,8 @@ func TestTagsOfATargetConcernNoOther(t *testing.T) {
 	g.Expect(p.Len()).To(Equal(before + 1))
 }
 
-// What is left out of the hash of a document is what kind of document it is, and no more: what a target puts there is
-// not told to others.
+// The hash of a document leaves out its kind and API version, and nothing else: other content of a target must not be
+// shared with other targets.
 func TestOnlyTheKindOfADocumentIsNoPartOfIt(t *testing.T) {
 	g := NewWithT(t)
 	rest := `"metadata":{},"items":[]}`
@@ -295,7 +295,7 @@ func TestFailingDiscovery(t *testing.T) {
 	s.set(func(s *server) { s.status = http.StatusServiceUnavailable })
 	clock.SetTime(clock.Now().Add(time.Minute))
 	_, err = m.RESTMapping(kind("Bar"))
-	g.Expect(meta.IsNoMatchError(err)).To(BeFalse(), "nobody knows whether it exists")
+	g.Expect(meta.IsNoMatchError(err)).To(BeFalse(), "it is not known whether it exists")
 	_, err = m.RESTMapping(kind("Foo"))
 	g.Expect(err).NotTo(HaveOccurred(), "what is known stays known")
 }

@@ -74,7 +74,7 @@ func TestAggregatedDiscoveryTakesLittleMemory(t *testing.T) {
 		"kinds without a name": {
 			many(1, `{"versions":[{"resources":`+many(30_000, `{`+kind+`}`)+`}]}`), refused,
 		},
-		"metadata that nobody needs": {many(1, `{"metadata":{"managedFields":`+many(65_000, `{}`)+`}}`), Succeed()},
+		"metadata that is not needed": {many(1, `{"metadata":{"managedFields":`+many(65_000, `{}`)+`}}`), Succeed()},
 		"a long name of a group": {
 			many(1, `{"metadata":{"name":"`+a(100<<10)+`"},"versions":`+many(1000, `{}`)+`}`), refused,
 		},
@@ -297,7 +297,7 @@ func TestPartsOfDiscoveryAreBoundedTogether(t *testing.T) {
 	g.Expect(err).To(MatchError(&untrusted.ExceededError{What: "resources", Most: maxKinds}))
 }
 
-// A digest tells apart what differs, whatever the names.
+// Digests differ if documents differ, whatever the names.
 func TestDigestsOfUnaggregatedDiscovery(t *testing.T) {
 	of := func(change func(*content)) string {
 		c := newContent()

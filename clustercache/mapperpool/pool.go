@@ -49,7 +49,7 @@ func (d documents) sharing(e *entry) documents {
 type entry struct {
 	digests documents
 	mapper  meta.RESTMapper
-	failed  map[schema.GroupVersion]error // versions that discovery could not tell about
+	failed  map[schema.GroupVersion]error // versions that discovery failed to describe
 	users   int                           // mappers that have it; guarded by the lock of the pool
 }
 

@@ -29,7 +29,7 @@ const (
 // answerBounds are those of the answers to the connection's own calls: the metadata of a namespace, and who the hub is.
 var answerBounds = untrusted.Bounds{Bytes: 1 << 20, Elements: 8 << 10, Depth: 100}
 
-// readVersion is the cheapest call that tells whether an API server is there and takes the credential.
+// readVersion is the cheapest call that shows whether an API server answers and accepts the credential.
 func (c *Connection) readVersion(ctx context.Context) (string, error) {
 	var info version.Info
 	if err := c.call(ctx, http.MethodGet, "/version", nil, &info); err != nil {

@@ -61,8 +61,8 @@ type HistoryResult struct {
 	Rewound  bool
 }
 
-// compareHistory finds out whether the past that is remembered of a target is its past still. Answers that do not tell,
-// because the hub may not read Leases, or a version cannot be compared or is forgotten, are no evidence.
+// compareHistory checks whether a target still has the history that is remembered of it. There is no evidence against
+// it if the hub may not read Leases, or a version cannot be compared or is forgotten.
 func (c *Connection) compareHistory(ctx context.Context, past History, timeout time.Duration) *HistoryResult {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -94,9 +94,9 @@ func (c *Connection) compareHistory(ctx context.Context, past History, timeout t
 	return result
 }
 
-// misses reports whether a change that was found once is no part of the history of a target. A target that went
-// back and has had as many changes since has another one of that version, and be it of the same Lease, it was
-// renewed at another time.
+// misses reports whether a change that was found once is missing in the history of a target. A target that was
+// restored, and has had as many changes since, has another change at that version: even one of the same Lease
+// has another renew time.
 func (c *Connection) misses(ctx context.Context, mark lease) (bool, error) {
 	version := mark.Metadata.ResourceVersion
 	query := url.Values{
@@ -132,13 +132,13 @@ func isVersion(text string) bool {
 	return err == nil && untrusted.Token(text) == text
 }
 
-// isOlder tells of two versions whether the first one is older. Of what cannot be compared nothing is.
+// isOlder reports whether version a is older than b; false if they cannot be compared.
 func isOlder(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c < 0
 }
 
-// isAnswered tells of the error of a call whether the target would say the same if it was asked again.
+// isAnswered reports whether the error of a call is an answer of the target that a retry would get, too.
 func isAnswered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError &&

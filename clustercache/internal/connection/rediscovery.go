@@ -26,8 +26,8 @@ func (r *rediscovery) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err //nolint:wrapcheck // it is that of the next one
 }
 
-// isUnserved tells of an answer whether it is about the address, and not about the object there: where that is not
-// found, an API server says so in a Status, and an address that it does not know is answered in plain text.
+// isUnserved reports whether an answer says that the path is not served, and not that its object does not exist: for a
+// missing object an API server answers with a Status, and for an unknown path in plain text.
 func isUnserved(response *http.Response) bool {
 	switch response.StatusCode {
 	case http.StatusMethodNotAllowed:

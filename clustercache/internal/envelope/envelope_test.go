@@ -91,7 +91,7 @@ func FuzzOpen(f *testing.F) {
 		kind, object, err := Event(text)
 		var theirs metav1.WatchEvent
 		if theirs.Unmarshal(text) != nil || err != nil {
-			return // they read on inside of fields that nobody needs, and we do not
+			return // they also decode fields that are not needed, and we do not
 		}
 		g := NewWithT(t)
 		g.Expect(kind).To(Equal(theirs.Type))

@@ -69,7 +69,7 @@ func newShared(size int) *lru.Cache[string, eventAndObject] {
 	return cache
 }
 
-// sharedFields are those of events and objects, the same ones for the same paths. Nobody changes them.
+// sharedFields returns the fields of events and objects, the same ones for the same paths. They are never changed.
 func sharedFields(paths [][]string) (event, object *fields) {
 	key := fmt.Sprintf("%q", paths)
 	if known, is := shared.Get(key); is {
@@ -114,7 +114,7 @@ type cutter struct {
 }
 
 // cut calls decode with a document in which there is only what matters, and with what is kept apart. It returns false
-// if the document is not what it should be: then it is for whoever decodes it as a whole to say what is wrong.
+// if the document is malformed: then decoding it as a whole returns the error.
 func cut(text []byte, which *fields, decode func(text, apart []byte)) bool {
 	c, _ := cuts.Get().(*cutter)
 	c.text, c.out, c.apart = text, c.out[:0], nil
@@ -269,7 +269,7 @@ func endOfBrackets(text []byte) int {
 }
 
 // managers returns how many entries managedFields have that stand for themselves, with what is in each of them, but not
-// of their fields, which are kept as text. It returns false if it cannot tell.
+// of their fields, which are kept as text. It returns false if they are malformed.
 func managers(text []byte) (entries int, ok bool) {
 	c := cutter{text: text}
 	if len(text) == 0 || c.peek() != '[' {

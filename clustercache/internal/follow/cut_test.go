@@ -88,7 +88,7 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
-// isOdd tells of a document whether it has what no API server writes: escaped names, or two fields of a name.
+// isOdd reports whether a document has what no API server writes: escaped names, or two fields of one name.
 func isOdd(text []byte) bool {
 	for _, name := range []string{"type", "object", "metadata", "managedFields", "spec", "status", "replicas", "template", "apiVersion", "kind", "x"} {
 		if bytes.Count(text, []byte(`"`+name+`"`)) > 1 {

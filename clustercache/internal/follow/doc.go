@@ -13,8 +13,8 @@
 // is busy; if there is no answer for long, Follow ends with the error, and continues where it was when it is called
 // again: who does not answer would not answer a list either. All is listed again when the server has forgotten the
 // version, says no, or sends what cannot be read. Whatever a server sends is bounded, memory grows with what came and
-// not with what was announced, and what is no list with a version is an error and not an empty list: somebody else may
-// answer in its place.
+// not with what was announced, and what is no list with a version is an error and not an empty list: a proxy may
+// answer in place of the server.
 //
 // # Bounds
 //

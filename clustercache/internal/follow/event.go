@@ -91,8 +91,8 @@ func (w *watch) decode(raw []byte) (e event, err error) {
 	return e, nil
 }
 
-// check tells what is wrong with the names of an object, which are kept. No API server accepts longer ones, and a
-// shortened one could be the name of another object.
+// check returns an error if the names of an object, which are kept, are missing or invalid. A name that is too long is
+// not cut: no API server accepts it, and a cut one could be the name of another object.
 func check(kind string, o client.Object) error {
 	switch {
 	case kind != added && kind != modified && kind != deleted:
@@ -109,7 +109,7 @@ func check(kind string, o client.Object) error {
 	return checkVersion(o.GetResourceVersion())
 }
 
-// checkVersion tells what is wrong with a version.
+// checkVersion returns an error if a version is malformed.
 func checkVersion(version string) error {
 	if untrusted.Token(version) != version {
 		return errors.New("its version is invalid")
@@ -249,7 +249,7 @@ func objectOf(content map[string]any, managed []byte, apart bool) (client.Object
 	return object, nil
 }
 
-// statusOf returns the error that an event of type ERROR tells of.
+// statusOf returns the error in an event of type ERROR.
 func statusOf(raw []byte) error {
 	if len(raw) > maxError {
 		return fmt.Errorf("it reports a failure in more than %d bytes", maxError)

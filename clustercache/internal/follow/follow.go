@@ -94,11 +94,11 @@ type Sink interface {
 	Remove(object client.Object)
 	// Complete ends a list.
 	Complete()
-	// Opened tells that a watch was opened, and how to have it opened again where it is, from any goroutine.
+	// Opened is called when a watch was opened. Any goroutine may call reopen to have it opened again where it is.
 	Opened(reopen func())
-	// Ended tells that a watch ended that was opened. Another one follows, or the end of Follow.
+	// Ended is called when an open watch ended. Another one is opened then, or Follow returns.
 	Ended()
-	// Bookmark tells that the server said that there is nothing else to say; not of that at the end of a list.
+	// Bookmark is called for each bookmark of the server, except the one at the end of a list.
 	Bookmark()
 }
 
@@ -150,7 +150,7 @@ func (f *Follower) Follow(ctx context.Context) error {
 		f.ended(ctx, a, f.drain(a.watch))
 	}
 	if ctx.Err() != nil || a.err == nil {
-		return nil //nolint:nilerr // whoever ended it knows
+		return nil //nolint:nilerr // the caller ended it
 	}
 	return fmt.Errorf("following %s: %w", f.collection.Resource.Resource, a.err)
 }
@@ -230,8 +230,8 @@ func (f *Follower) ended(ctx context.Context, a *attempt, err error) {
 	}
 }
 
-// goesOn reports whether another watch is to be opened after one that was short or not, and no good if there is an
-// error. It waits if that is to be after a pause.
+// goesOn reports whether another watch is to be opened after one that was short or long, or failed with an error. It
+// waits first if a pause is needed.
 func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
 	var status apierrors.APIStatus
 	answered := errors.As(a.err, &status)
@@ -259,9 +259,8 @@ func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
 	return true
 }
 
-// passes reports whether it is worth while to ask once more for the same after an error: there was no
-// answer, or one that has to do with what the server is busy with. What it says of an event that cannot be
-// read would be the same again.
+// passes reports whether the same request may succeed if it is sent again after an error: there was no answer, or the
+// server was busy. An event that cannot be read would be the same again.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	switch {
@@ -460,7 +459,8 @@ func (f *Follower) open(ctx context.Context, q url.Values) (*watch, error) {
 	return w, nil
 }
 
-// refusesStreams tells of an error whether the server does not know streamed lists: it calls the request invalid then.
+// refusesStreams reports whether an error means that the server does not support streamed lists: then it
+// calls the request invalid.
 func refusesStreams(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -150,7 +150,7 @@ func TestForgottenVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, nil, append(answers, say(is("two", "7"), all("8")))...)
-			s.Expect(s.ends()).To(Succeed(), "nobody is to blame")
+			s.Expect(s.ends()).To(Succeed(), "a forgotten version is no error")
 			s.again(t.Context())
 			s.Eventually(s.sink.said).Should(ContainElement("listed two"))
 			s.cancel()
@@ -498,7 +498,7 @@ func TestBusyServer(t *testing.T) {
 	for range 2 {
 		s.Expect(s.query().Get("resourceVersion")).To(Equal("6"))
 	}
-	s.Expect(clock.paused()).To(HaveExactElements(BeNumerically("<", 2*time.Second), Equal(30*time.Second)), "an hour is more than anybody may ask for")
+	s.Expect(clock.paused()).To(HaveExactElements(BeNumerically("<", 2*time.Second), Equal(30*time.Second)), "an hour is more than a server may ask for")
 }
 
 // A server that fails to stream a list is asked for pages this time, and for a stream the next.

@@ -411,7 +411,7 @@ func (f *frames) grow() error {
 	return nil
 }
 
-// spaces are what isSpace tells of.
+// spaces are the characters for which isSpace returns true.
 const spaces = " \n\r\t"
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }

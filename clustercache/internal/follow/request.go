@@ -101,7 +101,7 @@ func (c *Collection) refusal(verb string, response *http.Response) error {
 		response.StatusCode, verb, c.Resource.GroupResource(), "", c.shown(string(raw)), seconds, true)
 }
 
-// said is the error that a server tells of.
+// said returns the error in a Status of a server.
 func (c *Collection) said(status metav1.Status) error {
 	status.Message = c.shown(status.Message)
 	status.ListMeta = metav1.ListMeta{}

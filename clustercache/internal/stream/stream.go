@@ -21,8 +21,8 @@ type Hub[K comparable, T comparable] struct {
 	streams map[*Stream[K, T]]struct{}
 }
 
-// NewHub returns a hub. end is the event after which nothing is left of a key: a consumer that never heard of the key
-// is spared it and all that was pending before it.
+// NewHub returns a hub. end is the event after which nothing is left of a key: a consumer that got no event of the key
+// before gets neither that event nor those that were pending before it.
 func NewHub[K comparable, T comparable](end T) *Hub[K, T] {
 	return &Hub[K, T]{end: end, streams: map[*Stream[K, T]]struct{}{}}
 }

@@ -24,7 +24,7 @@ func code(status int) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Body: http.NoBody}, nil
 }
 
-// guarded is what callers use, in front of a target that answers as told.
+// guarded is the transport that callers use, with a target whose answers the test sets.
 type guarded struct {
 	guard
 	answer   answerer
@@ -151,7 +151,7 @@ func TestTrialThatSaysNothing(t *testing.T) {
 	}
 }
 
-// A trial that fails has calls refused for twice as long, and whoever hears of it may ask the throttle.
+// After a trial that fails, calls are refused for twice as long. The callback that reports it may call the throttle.
 func TestTrialThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expect, g := NewWithT(t), newGuarded(t)

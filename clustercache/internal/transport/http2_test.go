@@ -173,7 +173,7 @@ func TestServerThatGoesAway(t *testing.T) {
 		defer cancel()
 		_, err := s.get(ctx, "/")
 		return reasoned(err)
-	}).Should(MatchError(ContainSubstring("refused")), "nobody listens any more")
+	}).Should(MatchError(ContainSubstring("refused")), "the port is closed")
 	close(letGo)
 	s.Expect(io.ReadAll(response.Body)).To(BeEquivalentTo(`"done"`))
 	s.Eventually(ended).Should(Receive(Succeed()))
@@ -201,7 +201,7 @@ func TestSocketsThatAreCut(t *testing.T) {
 	s.Eventually(s.transport.wire.open).Should(BeZero())
 }
 
-// Answers that nobody reads hold up no other one, and what is kept of each is bounded.
+// An answer that its caller does not read delays no other one, and what is buffered of each is bounded.
 func TestAnswersThatAreNotRead(t *testing.T) {
 	var sent [20]atomic.Int64
 	var number atomic.Int32
@@ -239,7 +239,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 	s.Expect(s.dials.Load()).To(BeEquivalentTo(1))
 }
 
-// What the client gives up, the server hears of.
+// The server is notified when the client gives up a request.
 func TestGivenUp(t *testing.T) {
 	gone := make(chan struct{}, 3)
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -478,7 +478,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// What is no HTTP/2 at all ends the connection, and nobody waits.
+// Data that is no HTTP/2 ends the connection, and no call waits for its timeout.
 func TestConnectionsThatAreNone(t *testing.T) {
 	for name, play := range map[string]func(v *visit){
 		"closed":      func(v *visit) { _ = v.conn.Close() },

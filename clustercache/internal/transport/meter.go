@@ -144,8 +144,8 @@ func (m *Meter) answered(verb Verb, code int, took time.Duration) {
 	}
 }
 
-// isFailure tells of an answer whether something is wrong with the target, its limits or the credential. That an
-// object is not there, or is another than was expected, is what the hub wants to know.
+// isFailure reports whether a status code means that something is wrong with the target, its limits or the credential.
+// Not found and conflict are regular answers.
 func isFailure(code int) bool {
 	switch code {
 	case NoAnswer:

@@ -52,8 +52,9 @@ const (
 	connWindow   = 8 << 20
 	// maxFrame is the size of the largest HTTP/2 frame that a server may send. Each connection has a buffer for one.
 	maxFrame = 16 << 10
-	// writeTimeout is how long an HTTP/2 connection may take no bytes before it counts as lost. Until then a call whose
-	// answer is being read can outlast its deadline: net/http tells the server how much was read, whatever the deadline.
+	// writeTimeout is how long an HTTP/2 connection may take no bytes before it counts as lost. Until then a call
+	// whose answer is being read can outlast its deadline: net/http reports to the server how much was read,
+	// whatever the deadline.
 	writeTimeout = 10 * time.Second
 	// bearerTries is how often a request is sent whose token is exchanged each time that it is on its way.
 	bearerTries = 4
@@ -108,8 +109,8 @@ type Transport struct {
 	gate    *Gate
 }
 
-// New builds a transport without calling anyone. Calls end with ctx and then fail with its cause; call Shut as well, to
-// close the sockets.
+// New builds a transport without any call. Calls end with ctx and then fail with its cause; call Shut as
+// well, to close the sockets.
 func New(ctx context.Context, options Options) (*Transport, error) {
 	base, _, err := rest.DefaultServerUrlFor(options.Config)
 	if err != nil {
@@ -261,7 +262,7 @@ func (w *wire) dialer(dial dialFunc) dialFunc {
 	}
 }
 
-// controlCall is the key by which a dial tells that it is for a call of Control.
+// controlCall is the key of the context of dials for calls of Control.
 type controlCall struct{}
 
 // open returns how many sockets there are.
@@ -395,7 +396,7 @@ func (t *Throttle) MaxInFlight() int { return cap(t.slots) }
 var errDeadline = fmt.Errorf("%w", context.DeadlineExceeded)
 
 // guard is the outermost transport, which all clients use. It confines calls to the target's server, applies the
-// throttle and the deadlines, ends everything with the connection, and tells when a call suggests that it is dead.
+// throttle and the deadlines, ends all calls with the connection, and reports when a call suggests that it is dead.
 type guard struct {
 	next     http.RoundTripper
 	host     string

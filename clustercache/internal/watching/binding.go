@@ -243,7 +243,7 @@ func (b *Binding) report(err error) {
 	b.settle(err)
 	log := b.connection.Logger
 	if !errors.Is(err, ErrTooMany) {
-		log = log.V(1) // of this one nothing else may tell
+		log = log.V(1) // only a refused watch is logged at level 0: it may be reported nowhere else
 	}
 	log.Info("Watch fails", "watch", b.watch.spec.Name, "error", err.Error())
 	b.watch.fail(b, err)
@@ -409,7 +409,7 @@ func (b *Binding) Begin() { b.listing = newList() }
 // Set implements follow.Sink.
 func (b *Binding) Set(o client.Object) {
 	b.connection.Events.Add(1)
-	b.activity.heard(b.connection.Clock.Now())
+	b.activity.received(b.connection.Clock.Now())
 	key := client.ObjectKeyFromObject(o)
 	if b.trims {
 		partial := meta.AsPartialObjectMetadata(o)
@@ -438,7 +438,7 @@ func (b *Binding) Set(o client.Object) {
 // Remove implements follow.Sink.
 func (b *Binding) Remove(o client.Object) {
 	b.connection.Events.Add(1)
-	b.activity.heard(b.connection.Clock.Now())
+	b.activity.received(b.connection.Clock.Now())
 	key := client.ObjectKeyFromObject(o)
 	if b.overfull {
 		return
@@ -477,7 +477,7 @@ func (b *Binding) Ended() { b.ended() }
 // Bookmark implements follow.Sink.
 func (b *Binding) Bookmark() {
 	b.activity.bookmarks.Store(true)
-	b.activity.heard(b.connection.Clock.Now())
+	b.activity.received(b.connection.Clock.Now())
 	b.caughtUp()
 }
 

@@ -32,17 +32,17 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 			s.quota.most.Bytes = 1 << 20
 			small, of := newSite(t, 3), newSite(t, 1)
 			fine, _ := s.watch("fine", small)
-			w, told := s.watch("large", of)
+			w, recorded := s.watch("large", of)
 			s.g.Eventually(state(fine)).Should(Equal([2]any{true, 3}))
 			s.g.Eventually(state(w)).Should(Equal([2]any{true, 1}))
 			of.events <- events[0]
-			s.g.Eventually(told.changes).Should(ContainElement(HaveSuffix(" 101")))
+			s.g.Eventually(recorded.changes).Should(ContainElement(HaveSuffix(" 101")))
 			s.g.Expect(w.Synced()).To(BeTrue())
 			of.events <- events[1]
 			refused := "the objects take more than 1 MiB of memory; not all are known of: large"
 			s.g.Eventually(s.quota.Refused).Should(Equal(refused))
 			s.g.Eventually(w.Synced).Should(BeFalse())
-			s.g.Expect(told.changes()).NotTo(ContainElement(HaveSuffix(" 102")))
+			s.g.Expect(recorded.changes()).NotTo(ContainElement(HaveSuffix(" 102")))
 			small.events <- is(3)
 			s.g.Eventually(state(fine)).Should(Equal([2]any{true, 4}))
 			w.Close()
@@ -70,7 +70,7 @@ func (w *Stream) sizeOfAll() (size Size) {
 func TestBytesAreCountedExactly(t *testing.T) {
 	s := newSetting(t, 100)
 	of := newSite(t, 5)
-	w, told := s.watch("some", of)
+	w, recorded := s.watch("some", of)
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 5}))
 	for _, event := range []string{
 		with("MODIFIED", 0, 101, 5000), with("MODIFIED", 1, 102, 300), with("MODIFIED", 0, 103, 10),
@@ -79,14 +79,14 @@ func TestBytesAreCountedExactly(t *testing.T) {
 	} {
 		of.events <- event
 	}
-	s.g.Eventually(told.changes).Should(ContainElement("object-9 107"))
+	s.g.Eventually(recorded.changes).Should(ContainElement("object-9 107"))
 	w.mu.RLock()
 	counted := w.sizeLocked()
 	w.mu.RUnlock()
 	s.g.Expect(counted).To(Equal(w.sizeOfAll()))
 	of.events <- expired // all is listed again
 	s.stepUntil(of, 2)
-	s.g.Eventually(func() int { _, _, synced := told.told(); return synced }).Should(Equal(2))
+	s.g.Eventually(func() int { _, _, synced := recorded.calls(); return synced }).Should(Equal(2))
 	s.g.Eventually(func() Size {
 		s.quota.mu.Lock()
 		defer s.quota.mu.Unlock()

@@ -7,17 +7,17 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// That a version is forgotten happens, and nobody is to blame. A target that forgets each of them cannot be watched,
-// and that is said; the pauses between its lists grow.
+// A forgotten version is no error. A target that forgets each version cannot be watched: this is reported, and the
+// pauses between its lists grow.
 func TestTargetThatForgetsEachList(t *testing.T) {
 	s := newSetting(t, 100)
 	of := newSite(t, 1)
 	of.forgets.Store(true)
-	w, told := s.watch("forgotten", of)
+	w, recorded := s.watch("forgotten", of)
 	for lists := range int32(forgetful) {
 		s.g.Eventually(of.lists.Load).Should(Equal(lists + 1))
 		s.g.Eventually(s.clock.HasWaiters).Should(BeTrue())
-		_, errs, _ := told.told()
+		_, errs, _ := recorded.calls()
 		if lists+1 < forgetful {
 			s.g.Expect(errs).To(BeEmpty())
 		} else {
@@ -32,6 +32,6 @@ func TestTargetThatForgetsEachList(t *testing.T) {
 		s.clock.Step(pause)
 	}
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 1}))
-	deleted, _, _ := told.told()
+	deleted, _, _ := recorded.calls()
 	s.g.Expect(deleted).To(BeEmpty())
 }

@@ -84,8 +84,8 @@ func newSite(t *testing.T, objects int32) *site {
 	return s
 }
 
-// heard is a Handler that remembers.
-type heard struct {
+// recorder is a Handler that records its calls.
+type recorder struct {
 	mu      sync.Mutex
 	updated []string // names and versions
 	deleted []string
@@ -93,7 +93,7 @@ type heard struct {
 	synced  int
 }
 
-func (h *heard) OnUpdate(_ types.NamespacedName, _ string, key types.NamespacedName, _, value any) {
+func (h *recorder) OnUpdate(_ types.NamespacedName, _ string, key types.NamespacedName, _, value any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if o, ok := value.(metav1.Object); ok {
@@ -101,31 +101,31 @@ func (h *heard) OnUpdate(_ types.NamespacedName, _ string, key types.NamespacedN
 	}
 }
 
-func (h *heard) OnDelete(_ types.NamespacedName, _ string, key types.NamespacedName, _ any) {
+func (h *recorder) OnDelete(_ types.NamespacedName, _ string, key types.NamespacedName, _ any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.deleted = append(h.deleted, key.Name)
 }
 
-func (h *heard) OnSynced(types.NamespacedName, string) {
+func (h *recorder) OnSynced(types.NamespacedName, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.synced++
 }
 
-func (h *heard) OnError(_ types.NamespacedName, _ string, err error) {
+func (h *recorder) OnError(_ types.NamespacedName, _ string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.errs = append(h.errs, err)
 }
 
-func (h *heard) changes() []string {
+func (h *recorder) changes() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]string(nil), h.updated...)
 }
 
-func (h *heard) told() (deleted []string, errs []error, synced int) {
+func (h *recorder) calls() (deleted []string, errs []error, synced int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]string(nil), h.deleted...), append([]error(nil), h.errs...), h.synced
@@ -138,18 +138,18 @@ func (fixedMapper) Reset() {}
 
 // setting is a target with quota for so many objects.
 type setting struct {
-	g     *WithT
-	t     *testing.T
-	clock steppedClock
-	quota *Quota
-	told  atomic.Int32 // how often what Refused says has changed
+	g       *WithT
+	t       *testing.T
+	clock   steppedClock
+	quota   *Quota
+	changes atomic.Int32 // how often what Refused says has changed
 }
 
 func newSetting(t *testing.T, most int) *setting {
 	before := goleak.IgnoreCurrent()
 	s := &setting{g: NewWithT(t), t: t, clock: newSteppedClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	s.g.SetDefaultEventuallyTimeout(patience)
-	s.quota = NewQuota(Size{Objects: most}, nil, func() { s.told.Add(1) })
+	s.quota = NewQuota(Size{Objects: most}, nil, func() { s.changes.Add(1) })
 	t.Cleanup(func() {
 		s.g.Eventually(func() error { return goleak.Find(before) }).Should(Succeed())
 		s.g.Expect(s.taken()).To(BeZero(), "all quota is given back")
@@ -158,13 +158,13 @@ func newSetting(t *testing.T, most int) *setting {
 }
 
 // watch runs a watch of a site until the test ends.
-func (s *setting) watch(name string, of *site) (*Stream, *heard) {
-	told := &heard{}
+func (s *setting) watch(name string, of *site) (*Stream, *recorder) {
+	recorded := &recorder{}
 	w := NewStream(s.t.Context(), Spec{Name: name, Kind: configMaps, MetadataOnly: true, Quota: s.quota})
-	w.Subscribe(name, told).Join()
+	w.Subscribe(name, recorded).Join()
 	s.t.Cleanup(w.Close)
 	w.Promote(s.bind(w, of))
-	return w, told
+	return w, recorded
 }
 
 // bind runs a binding of a watch to a site until the test ends.

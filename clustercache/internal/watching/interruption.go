@@ -19,7 +19,7 @@ const (
 	quietMax = 90 * time.Second
 )
 
-// interruption is the time between two watches, and that in which the second one tells what was missed. It has one
+// interruption is the time between two watches, and that in which the second one sends the missed events. It has one
 // timer, which is stopped nearly all of the time.
 type interruption struct {
 	mu    sync.Mutex

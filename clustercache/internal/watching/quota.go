@@ -273,7 +273,7 @@ func (r *Quota) reported(w *Stream) {
 	}
 }
 
-// announce tells that a watch was refused. What it returns receives when it may fit again.
+// announce reports that a watch was refused. The channel that it returns receives when the watch may fit again.
 func (r *Quota) announce(w *Stream) (freed <-chan struct{}) {
 	if r == nil {
 		return nil

@@ -17,11 +17,11 @@ func TestListThatDoesNotFit(t *testing.T) {
 	w, _ := s.watch("small", small)
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 3}))
 
-	tooLarge, told := s.watch("large", large)
+	tooLarge, recorded := s.watch("large", large)
 	s.g.Eventually(s.quota.Refused).Should(Equal("there are more than 10 objects; not all are known of: large"))
 	s.g.Eventually(s.taken).Should(Equal(3))
-	s.g.Eventually(func() []error { _, errs, _ := told.told(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
-	_, _, synced := told.told()
+	s.g.Eventually(func() []error { _, errs, _ := recorded.calls(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
+	_, _, synced := recorded.calls()
 	s.g.Expect(synced).To(BeZero())
 	s.g.Expect(state(tooLarge)()).To(Equal([2]any{false, 0}))
 
@@ -40,7 +40,7 @@ func TestListThatDoesNotFit(t *testing.T) {
 	}
 	s.g.Eventually(state(tooLarge)).Should(Equal([2]any{true, 7}))
 	s.g.Eventually(s.quota.Refused).Should(BeEmpty())
-	s.g.Eventually(s.told.Load).Should(BeEquivalentTo(2))
+	s.g.Eventually(s.changes.Load).Should(BeEquivalentTo(2))
 	s.g.Expect(s.taken()).To(Equal(10))
 	s.g.Expect(state(w)()).To(Equal([2]any{true, 3}), "nothing happened to it")
 }
@@ -49,9 +49,9 @@ func TestListThatDoesNotFit(t *testing.T) {
 func TestWatchThatFillsTheQuotaIsEvicted(t *testing.T) {
 	s := newSetting(t, 10)
 	filling, small := newSite(t, 1), newSite(t, 2)
-	large, told := s.watch("filling", filling)
+	large, recorded := s.watch("filling", filling)
 	s.g.Eventually(state(large)).Should(Equal([2]any{true, 1}))
-	w, heard := s.watch("small", small)
+	w, others := s.watch("small", small)
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 2}))
 	for i := 1; i < 9; i++ {
 		filling.events <- is(i)
@@ -66,7 +66,7 @@ func TestWatchThatFillsTheQuotaIsEvicted(t *testing.T) {
 	third, _ := s.watch("third", newSite(t, 1))
 	s.g.Eventually(state(third)).Should(Equal([2]any{true, 1}))
 	s.g.Expect(state(large)()).To(Equal([2]any{false, 0}))
-	deleted, errs, _ := told.told()
+	deleted, errs, _ := recorded.calls()
 	s.g.Expect(deleted).To(BeEmpty())
 	s.g.Expect(errs).To(HaveExactElements(MatchError(ErrTooMany)))
 	for lists := range int32(5) {
@@ -74,8 +74,8 @@ func TestWatchThatFillsTheQuotaIsEvicted(t *testing.T) {
 		s.g.Eventually(s.pauses).Should(BeTrue())
 	}
 	s.g.Expect(s.quota.Refused()).To(HaveSuffix(": filling"))
-	_, errs, _ = heard.told()
-	s.g.Expect(errs).To(BeEmpty(), "the others hear all the time")
+	_, errs, _ = others.calls()
+	s.g.Expect(errs).To(BeEmpty(), "the others are not interrupted")
 	s.g.Expect(small.lists.Load()).To(BeEquivalentTo(1))
 
 	filling.objects.Store(4)
@@ -88,27 +88,27 @@ func TestWatchThatFillsTheQuotaIsEvicted(t *testing.T) {
 func TestSyncedWatchIsOusted(t *testing.T) {
 	s := newSetting(t, 5)
 	of := newSite(t, 5)
-	large, told := s.watch("large", of)
+	large, recorded := s.watch("large", of)
 	s.g.Eventually(state(large)).Should(Equal([2]any{true, 5}))
 	small, _ := s.watch("small", newSite(t, 2))
 	s.g.Eventually(state(small)).Should(Equal([2]any{true, 2}))
-	s.g.Eventually(func() []error { _, errs, _ := told.told(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
+	s.g.Eventually(func() []error { _, errs, _ := recorded.calls(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
 	s.g.Eventually(state(large)).Should(Equal([2]any{false, 0}))
 	s.g.Expect(s.quota.Refused()).To(HaveSuffix(": large"))
 	s.g.Eventually(s.pauses).Should(BeTrue())
 	of.objects.Store(3)
 	s.stepUntil(of, 2)
 	s.g.Eventually(state(large)).Should(Equal([2]any{true, 3}))
-	s.g.Eventually(func() int { _, _, synced := told.told(); return synced }).Should(Equal(2))
-	deleted, _, _ := told.told()
+	s.g.Eventually(func() int { _, _, synced := recorded.calls(); return synced }).Should(Equal(2))
+	deleted, _, _ := recorded.calls()
 	s.g.Expect(deleted).To(BeEmpty())
 }
 
-// One that was evicted while it waited for its next attempt begins with a list, and its handler hears of it first.
+// One that was evicted while it waited for its next attempt begins with a list, and its handler is notified first.
 func TestWatchIsOustedBetweenAttempts(t *testing.T) {
 	s := newSetting(t, 5)
 	of := newSite(t, 5)
-	large, told := s.watch("large", of)
+	large, recorded := s.watch("large", of)
 	s.g.Eventually(state(large)).Should(Equal([2]any{true, 5}))
 	of.events <- expired
 	s.g.Eventually(s.pauses).Should(BeTrue())
@@ -118,7 +118,7 @@ func TestWatchIsOustedBetweenAttempts(t *testing.T) {
 	of.objects.Store(4)
 	s.stepUntil(of, 2)
 	s.g.Eventually(state(large)).Should(Equal([2]any{true, 4}))
-	_, errs, _ := told.told()
+	_, errs, _ := recorded.calls()
 	s.g.Expect(errs).To(HaveExactElements(MatchError(ErrTooMany)))
 }
 
@@ -156,7 +156,7 @@ func TestWatchesThatDoNotFitTogether(t *testing.T) {
 func TestEventThatDoesNotFit(t *testing.T) {
 	s := newSetting(t, 5)
 	of := newSite(t, 5)
-	w, told := s.watch("full", of)
+	w, recorded := s.watch("full", of)
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 5}))
 
 	of.objects.Store(6)
@@ -164,8 +164,8 @@ func TestEventThatDoesNotFit(t *testing.T) {
 	of.events <- `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-5","resourceVersion":"102"}}}`
 	s.g.Eventually(s.quota.Refused).Should(ContainSubstring("full"))
 	s.g.Eventually(state(w)).Should(Equal([2]any{false, 5}))
-	s.g.Eventually(func() []error { _, errs, _ := told.told(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
-	deleted := func() []string { deleted, _, _ := told.told(); return deleted }
+	s.g.Eventually(func() []error { _, errs, _ := recorded.calls(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
+	deleted := func() []string { deleted, _, _ := recorded.calls(); return deleted }
 	s.g.Expect(deleted()).To(BeEmpty())
 
 	of.objects.Store(4)
@@ -185,7 +185,7 @@ func TestListThatIsTakenAnewFits(t *testing.T) {
 	of.events <- expired
 	s.stepUntil(of, 2)
 	s.g.Eventually(state(w)).Should(Equal([2]any{true, 5}))
-	s.g.Expect(s.told.Load()).To(BeZero())
+	s.g.Expect(s.changes.Load()).To(BeZero())
 }
 
 // Who waits for quota does not wait for long when there is some: neither when a watch goes, nor when objects do.

@@ -22,7 +22,7 @@ import (
 var ErrNotCached = errors.New("kind is not watched in the target cluster")
 
 // Reader reads from what watches keep. Only a watch that selects all objects of a kind (of a namespace) and keeps
-// objects can answer, for only it can tell that something does not exist.
+// objects can answer: with others it is not known that an object does not exist.
 type Reader struct {
 	// Watches returns the watches of the target.
 	Watches func() []*Stream

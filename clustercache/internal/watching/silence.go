@@ -27,7 +27,7 @@ func (h *activity) patience(limit time.Duration) {
 	}
 }
 
-func (h *activity) heard(now time.Time) {
+func (h *activity) received(now time.Time) {
 	h.last.Store(now.UnixNano())
 	h.strikes.Store(0)
 }
