@@ -44,7 +44,7 @@ func TestKnownUID(t *testing.T) {
 		g.Expect(out.Err).NotTo(HaveOccurred())
 		g.Expect(out.UID).NotTo(Equal(in[0].UID))
 	})
-	t.Run("an object that somebody created again is adopted", func(t *testing.T) {
+	t.Run("an object that another client created again is adopted", func(t *testing.T) {
 		g := NewWithT(t)
 		ns := namespace(t)
 		foreign := &corev1.ConfigMap{Data: map[string]string{"other": "x"}}

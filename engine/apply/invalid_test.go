@@ -102,18 +102,18 @@ func TestMR15InvalidUpdates(t *testing.T) {
 			prepare: annotate(`{"metadata":{"annotations":{"resources.gardener.cloud/keep-object":"true"}}}`),
 			err:     "keep-object",
 		},
-		"that somebody else has the origin of": {
+		"that has another origin": {
 			text:    func(ns, s string) string { return statefulSet(ns, onInvalid, s) },
 			prepare: annotate(`{"metadata":{"annotations":{"resources.gardener.cloud/origin":"other/mr"}}}`),
 			err:     "not known to be ours",
 		},
-		"that somebody else has the origin of, although the inventory has it": {
+		"that has another origin, although it is in the inventory": {
 			text:    func(ns, s string) string { return statefulSet(ns, onInvalid, s) },
 			prepare: annotate(`{"metadata":{"annotations":{"resources.gardener.cloud/origin":"other/mr"}}}`),
 			in:      func(in *apply.Intent) { in.UID = live(t, in.Object).GetUID() },
 			err:     "not known to be ours",
 		},
-		"that somebody took our origin from, but the inventory has it": {
+		"that lost our origin, but is in the inventory": {
 			text:      func(ns, s string) string { return statefulSet(ns, onInvalid, s) },
 			prepare:   annotate(`{"metadata":{"annotations":{"resources.gardener.cloud/origin":null}}}`),
 			in:        func(in *apply.Intent) { in.UID = live(t, in.Object).GetUID() },

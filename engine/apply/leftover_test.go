@@ -77,7 +77,7 @@ func TestFieldsWithoutAnOwnerFollowTheManifest(t *testing.T) {
 			out := applier.Run(t.Context(), access, now, nil)[0]
 			g.Expect(out.Err).NotTo(HaveOccurred())
 			g.Expect(out.UID).To(Equal(first.UID))
-			g.Expect(out.TakenBack).To(BeEmpty(), "nobody else wrote")
+			g.Expect(out.TakenBack).To(BeEmpty(), "no other client wrote")
 			obj := live(t, manifest(t, c.now(ns)))
 			expectKept(g, obj, c.want)
 
@@ -233,8 +233,8 @@ rules: [{apiGroups: [""], resources: [pods], verbs: [%s]}]
 	}
 }
 
-// What an update of ours owns beside an apply is not taken off by the next apply alone, and nobody else is blamed for
-// it.
+// Fields that an update of ours owns are not removed by the next apply alone. They are not reported as drift by another
+// client.
 func TestFieldsOfFormerUpdatesGoWithTheManifest(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)

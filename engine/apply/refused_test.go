@@ -29,7 +29,7 @@ func TestEmptyMapsAndNullsOfCustomResources(t *testing.T) {
 			first: "csi: {cephfs: {a: x}}", now: "csi: {cephfs: }", want: map[string]any{"csi": map[string]any{}},
 		},
 		"a null that may be": {now: "maybe: ", want: map[string]any{"maybe": nil}},
-		"an empty map whose field somebody set": {
+		"an empty map whose field another client set": {
 			first: "strategy: {}", others: `{"spec":{"strategy":{"type":"None"}}}`, now: "strategy: {}",
 			want: map[string]any{"strategy": map[string]any{}},
 		},
@@ -62,8 +62,8 @@ func TestEmptyMapsAndNullsOfCustomResources(t *testing.T) {
 	}
 }
 
-// While a policy refuses a correction, the record of owners continues saying who wrote what is there: it tells later
-// that the object is still to be corrected.
+// While a policy refuses a correction, managedFields must keep the other client as the owner of its values: by that the
+// hub knows later that the object is still to be corrected.
 func TestOwnershipIsNotTakenWhileTheContentIsRefused(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)
@@ -140,7 +140,7 @@ func TestMR16ImmutableObjectReplacedByHandIsReplaced(t *testing.T) {
 	})
 }
 
-// A bundle that somebody put beside what rules it out goes with it.
+// A caBundle that another client added is removed when insecureSkipTLSVerify, which excludes it, is set again.
 func TestBundleOfAnInsecureAPIGoes(t *testing.T) {
 	g := NewWithT(t)
 	text := `

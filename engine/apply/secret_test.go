@@ -41,8 +41,8 @@ func TestPrepareRefusesValuesOfSecretsThatAreNoStrings(t *testing.T) {
 	})
 }
 
-// Errors that only the server can find contain the value.
-func TestServerDoesNotTellWhatIsInASecret(t *testing.T) {
+// Errors that only the server finds have the value in its answer. It is not reported.
+func TestErrorsOfServersHaveNoContentOfSecrets(t *testing.T) {
 	for name, c := range map[string]struct{ fields, says string }{
 		"a truth value that is text":           {"immutable: " + hidden, "immutable"},
 		"text of several lines":                {"immutable: \"one\\n" + hidden + "\"", "immutable"},

@@ -28,8 +28,8 @@ func (c *countingClient) Get(ctx context.Context, key client.ObjectKey, obj clie
 
 func TestMR29Services(t *testing.T) {
 	const http = "{name: http, port: 80}"
-	// Addresses below 10.96.1.0 and ports below 30086 are those that the API server gives to nobody who does not ask for
-	// them: other tests of this server get theirs from the rest.
+	// The API server assigns addresses below 10.96.1.0 and ports below 30086 only on request: other tests of this server
+	// get theirs from the rest.
 	for name, c := range map[string]struct {
 		first, firstPorts string
 		change            string

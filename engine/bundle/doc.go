@@ -57,7 +57,8 @@
 // before any of it is used, and the code works on slices. The key is decompressed once before that, to determine its
 // size, which takes a few percent of the time to parse it.
 //
-// YAML is read by go.yaml.in/yaml/v2, as kubectl and Gardener do: YAML 1.1, where yes and on are booleans and the last
-// of two equal keys wins. Its tree is converted here rather than by sigs.k8s.io/yaml, because that package turns YAML
-// into JSON text first: a few kilobytes of aliases to one long string become gigabytes there before anyone can count.
+// YAML is read by go.yaml.in/yaml/v2, as kubectl and Gardener do: YAML 1.1, where yes and on are booleans and
+// the last of two equal keys wins. Its tree is converted here rather than by sigs.k8s.io/yaml, because that
+// package turns YAML into JSON text first: a few kilobytes of aliases to one long string become gigabytes there
+// before they can be counted.
 package bundle

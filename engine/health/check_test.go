@@ -258,7 +258,7 @@ func TestH24_KindsWithoutCriteriaAreNotChecked(t *testing.T) {
 			g.Expect(NeedsFullObject(live.GroupVersionKind().GroupKind())).To(BeFalse(), "metadata is enough")
 		})
 	}
-	t.Run("a kind of somebody else that says nothing", func(t *testing.T) {
+	t.Run("a foreign kind without a status that is known", func(t *testing.T) {
 		g := NewWithT(t)
 		live := object(t, "apiVersion: core.gardener.cloud/v1beta1\nkind: Shoot\nmetadata: {name: a, generation: 2}\nstatus: {conditions: [{type: APIServerAvailable, status: 'False'}]}")
 		g.Expect(Check(live)).To(Equal(Result{Healthy: true}))

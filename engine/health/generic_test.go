@@ -22,7 +22,7 @@ func TestConvention(t *testing.T) {
 			status("observedGeneration: 2, conditions: [{type: Ready, status: 'False', reason: R, message: M}]"),
 			problems{unhealthy: "condition Ready is False (R): M"},
 		},
-		"nobody knows": {
+		"unknown": {
 			status("conditions: [{type: Ready, status: Unknown, reason: R}]"),
 			problems{unhealthy: "condition Ready is Unknown (R)", progressing: "condition Ready is Unknown (R)"},
 		},
@@ -34,7 +34,7 @@ func TestConvention(t *testing.T) {
 			status("conditions: [{type: Reconciling, status: 'True'}, {type: Ready, status: 'False'}]"),
 			problems{unhealthy: "condition Ready is False", progressing: "condition Reconciling is True"},
 		},
-		"nobody works at it": {status("conditions: [{type: Reconciling, status: 'False'}]"), problems{}},
+		"no controller works on it": {status("conditions: [{type: Reconciling, status: 'False'}]"), problems{}},
 		"stalled": {
 			status("conditions: [{type: Stalled, status: 'True', reason: R, message: M}]"),
 			problems{unhealthy: "condition Stalled is True (R): M"},
@@ -314,7 +314,7 @@ apiVersion: kafka.strimzi.io/v1beta2
 kind: Kafka
 metadata: {name: k, generation: 4}
 status: {observedGeneration: 4, conditions: [{type: Warning, status: 'True', reason: DeprecatedFields}, {type: Ready, status: 'True'}]}`, true, problems{}},
-		"Strimzi Kafka, failed: it says NotReady instead of Ready, which nobody else does": {`
+		"Strimzi Kafka, failed: it alone has NotReady instead of Ready": {`
 apiVersion: kafka.strimzi.io/v1beta2
 kind: Kafka
 metadata: {name: k, generation: 4}

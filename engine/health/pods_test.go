@@ -122,7 +122,7 @@ func TestPodsThatAreNotSeen(t *testing.T) {
 	}{
 		"all seen":                   {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 0}", []*Pod{current}, ""},
 		"a server that does not say": {"replicas: 1, updatedReplicas: 1}", []*Pod{current}, ""},
-		"an old pod that nobody ends yet": {"replicas: 2, updatedReplicas: 1, terminatingReplicas: 0}", []*Pod{current},
+		"an old pod that is not ended yet": {"replicas: 2, updatedReplicas: 1, terminatingReplicas: 0}", []*Pod{current},
 			"old pods remain: there are 2 pods instead of 1"},
 		"an old pod without the label": {"replicas: 1, updatedReplicas: 1, terminatingReplicas: 1}", []*Pod{current},
 			"old pods remain: 1 more terminating"},

@@ -51,8 +51,8 @@ func deploymentProgressing(deployment content) Problem {
 }
 
 // oldPods reports pods of earlier templates or a larger scale that are not terminating yet. The condition Progressing
-// does not tell (H-22): if the controller of Deployments fails to write it when it creates a ReplicaSet, because of a
-// conflict, it speaks of the last roll-out until the new one makes progress.
+// is not sufficient (H-22): if the controller of Deployments fails to write it when it creates a ReplicaSet, because of
+// a conflict, it is that of the last roll-out until the new one makes progress.
 func (c content) oldPods() Problem {
 	wanted, _ := c.replicas()
 	have, updated := c.number(0, "status", "replicas"), c.number(0, "status", "updatedReplicas")

@@ -28,7 +28,7 @@ func TestAppliedIsWhatTheNextApplyTakesOff(t *testing.T) {
 		"another version":  {ours, "apps/v1beta1", nil},
 		"our update alone": {entries{}.of(manager, update, "", both), "apps/v1", nil},
 		"unreadable":       {ours.update(`{"f:`), "apps/v1", nil},
-		"nobody's":         {nil, "apps/v1", nil},
+		"no entries":       {nil, "apps/v1", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

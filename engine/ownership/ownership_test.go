@@ -59,7 +59,7 @@ func TestState(t *testing.T) {
 		"a field of ours was changed":     {now: entries{}.ours(`{"f:metadata":{"f:labels":{"f:ours":{}}}}`), drifted: true},
 		"our label has another value":     {now: base, labels: map[string]string{"ours": "2"}, drifted: true},
 		"our entry is gone":               {now: nil, drifted: true},
-		"an entry that nobody can read":   {now: base.update(`not JSON`), drifted: true},
+		"an entry that is unreadable":     {now: base.update(`not JSON`), drifted: true},
 		"an apply entry of another hub":   {now: base.of("other", metav1.ManagedFieldsOperationApply, "", `{"f:spec":{"f:x":{}}}`), drifted: true},
 		"an update entry of our own name": {now: base.of(manager, metav1.ManagedFieldsOperationUpdate, "", `{"f:spec":{"f:x":{}}}`), drifted: true},
 		"our entry is of another write":   {now: retimed(base), drifted: true}, // of other values, before a restore of etcd
@@ -226,7 +226,7 @@ func TestStateOfLabelsAndAnnotations(t *testing.T) {
 		"an empty foreign label": {change: func(o *metav1.PartialObjectMetadata) { o.Labels["theirs"] = "" }, labels: true},
 		"a foreign annotation":   {change: func(o *metav1.PartialObjectMetadata) { o.Annotations["theirs"] = "1" }, annotations: true},
 		"our label":              {change: func(o *metav1.PartialObjectMetadata) { o.Labels["ours"] = "2" }, always: true},
-		"an owner that nobody of us named": {change: func(o *metav1.PartialObjectMetadata) {
+		"an owner that the hub did not set": {change: func(o *metav1.PartialObjectMetadata) {
 			o.OwnerReferences = []metav1.OwnerReference{{Kind: "ConfigMap", Name: "a", UID: "u"}}
 		}, always: true},
 		"a revision that the controller manager notes": {change: func(o *metav1.PartialObjectMetadata) {
@@ -390,7 +390,7 @@ func TestGone(t *testing.T) {
 		"a map":                  {entries{}.ours(strings.Replace(all, `,"f:data":{"f:a":{}}`, "", 1)), ".data.a"},
 		"a label":                {entries{}.ours(strings.Replace(all, `"f:mine":{},`, "", 1)), ".metadata.labels.mine"},
 		"a list":                 {entries{}.ours(strings.Replace(all, `,"f:colours":{"v:\"red\"":{}}`, "", 1)), ".spec.colours"},
-		"what somebody took":     {entries{}.ours(strings.Replace(all, `"f:height":{},`, "", 1)).update(`{"f:spec":{"f:height":{}}}`), ""},
+		"what another took over": {entries{}.ours(strings.Replace(all, `"f:height":{},`, "", 1)).update(`{"f:spec":{"f:height":{}}}`), ""},
 		"what is owned whole":    {entries{}.ours(strings.Replace(all, `"f:soil":{"f:ph":{},"f:wet":{}}`, `"f:soil":{}`, 1)), ""},
 		"all that we had, by us": {entries{}.ours(`{"f:metadata":{"f:labels":{"f:mine":{},"f:other":{}}}}`), ".data.a .spec.colours .spec.empty .spec.height .spec.soil.ph .spec.soil.wet"},
 	} {

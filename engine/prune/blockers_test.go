@@ -18,7 +18,7 @@ import (
 // A namespace that does not end says itself what it waits for, as the namespace controller found out.
 func TestTerminatingNamespaceReportsWhatItWaitsFor(t *testing.T) {
 	w := newWorld(t, []string{"namespace"})
-	w.Expect(w.prune(policy)["namespace"].Reason).To(Equal("is shutting down"), "nobody looked at it yet")
+	w.Expect(w.prune(policy)["namespace"].Reason).To(Equal("is shutting down"), "what it waits for was not read yet")
 	ns := &corev1.Namespace{}
 	w.Expect(cluster.Client.Get(w.ctx, client.ObjectKey{Name: w.ns}, ns)).To(Succeed())
 	for conditionType, message := range map[corev1.NamespaceConditionType]string{

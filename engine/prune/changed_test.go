@@ -75,9 +75,9 @@ func TestObjectThatChangesBeforeItsDeletionIsLookedAtAnew(t *testing.T) {
 		patch string
 		want  prune.Result
 	}{
-		"another origin claims it": {`{"metadata":{"annotations":{"` + resourcesv1alpha1.OriginAnnotation + `":"garden/other"}}}`, prune.Kept},
-		"somebody wants it kept":   {`{"metadata":{"annotations":{"` + resourcesv1alpha1.KeepObjectAnnotation + `":"true"}}}`, prune.Kept},
-		"nothing that matters":     {`{"data":{"other":"1"}}`, prune.Gone},
+		"another origin claims it":   {`{"metadata":{"annotations":{"` + resourcesv1alpha1.OriginAnnotation + `":"garden/other"}}}`, prune.Kept},
+		"it has the keep annotation": {`{"metadata":{"annotations":{"` + resourcesv1alpha1.KeepObjectAnnotation + `":"true"}}}`, prune.Kept},
+		"nothing that matters":       {`{"data":{"other":"1"}}`, prune.Gone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -122,7 +122,7 @@ func TestBUG14_EntryWithANamespaceOfAClusterScopedKind(t *testing.T) {
 		want   prune.Result
 	}{
 		"the only entry": {want: prune.Gone},
-		"somebody else's": {want: prune.Kept, change: func(c *schedulingv1.PriorityClass) {
+		"of another origin": {want: prune.Kept, change: func(c *schedulingv1.PriorityClass) {
 			c.Annotations[resourcesv1alpha1.OriginAnnotation] = "garden/other"
 		}},
 		"a stranger":      {want: prune.Kept, change: func(c *schedulingv1.PriorityClass) { c.Annotations = nil }},

@@ -16,10 +16,10 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// An object that its manifest asks to ignore bears no marks, so its UID is what tells it from a stranger. Only if the
-// hub died before it noted one, who created the object does.
+// An object that its manifest asks to ignore has no marks, so its UID distinguishes it from an object of another
+// client. Only if the hub crashed before it recorded the UID, the client that created the object does.
 func TestIgnoredObjectsAreIdentifiedByTheirUID(t *testing.T) {
-	const ours, theirs = "trellis", "somebody"
+	const ours, theirs = "trellis", "another-client"
 	for name, c := range map[string]struct {
 		manager string
 		uid     string

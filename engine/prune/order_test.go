@@ -144,7 +144,7 @@ func TestW17_StuckObjectHoldsBackWhatNeedsIt(t *testing.T) {
 		"thing":   slices.Concat(settings, []string{"crd", "deployment", "service", "namespace"}),
 		"other":   slices.Concat(settings, []string{"other crd", "deployment", "service", "namespace"}),
 		"lease":   {"namespace"},
-		// A Deployment is deleted in the foreground, and nobody does that here: it is stuck in any case.
+		// A Deployment is deleted in the foreground, and there is no garbage collector here: it is stuck in any case.
 		"deployment":  {"account", "config", "secret", "projected", "role", "policy", "priority", "namespace"},
 		"service":     {"namespace"},
 		"idle config": {"namespace"},
@@ -224,8 +224,8 @@ func TestMR17_NamespaceAndDefinitionWaitForWhatIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, value, because string
 	}{
-		"because it asks for it":        {resourcesv1alpha1.KeepObjectAnnotation, "true", resourcesv1alpha1.KeepObjectAnnotation},
-		"because it is somebody else's": {resourcesv1alpha1.OriginAnnotation, "elsewhere:garden/mr", "its origin is elsewhere:garden/mr"},
+		"because it asks for it":    {resourcesv1alpha1.KeepObjectAnnotation, "true", resourcesv1alpha1.KeepObjectAnnotation},
+		"because of another origin": {resourcesv1alpha1.OriginAnnotation, "elsewhere:garden/mr", "its origin is elsewhere:garden/mr"},
 	} {
 		for kept, holds := range map[string][]string{
 			"config": {"namespace"}, // beside another object, which goes
@@ -276,7 +276,7 @@ func TestMR17_WhatIsKeptHoldsOnlyWhatIsAboutToBeDeleted(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"the namespace is kept, too": func(w *world) { w.annotate("namespace", resourcesv1alpha1.KeepObjectAnnotation, "true") },
 		"there is no namespace":      func(w *world) { delete(w.refs, "namespace") },
-		"somebody deleted the namespace": func(w *world) {
+		"another client deleted the namespace": func(w *world) {
 			w.Expect(cluster.Client.Delete(w.ctx, w.object("namespace"))).To(Succeed())
 		},
 	} {
@@ -290,7 +290,7 @@ func TestMR17_WhatIsKeptHoldsOnlyWhatIsAboutToBeDeleted(t *testing.T) {
 }
 
 // Garbage-collectable objects exist to be deleted, and objects of other clients are deleted with any namespace.
-func TestMR19_WhatNobodyClaimsGoesWithItsNamespace(t *testing.T) {
+func TestMR19_UnclaimedObjectsAreDeletedWithTheirNamespace(t *testing.T) {
 	for name, patch := range map[string]string{
 		"a garbage-collectable object": `{"metadata":{"labels":{"` + resourcesv1alpha1.GarbageCollectableReferenceLabel + `":"true"}}}`,
 		"an object of another client":  `{"metadata":{"annotations":null}}`,

@@ -64,7 +64,7 @@ func Last(ctx context.Context, c client.Reader, key inventory.Key) ([]Warning, e
 // warning reads an event. Those of the newer API have a series instead of timestamps and a count.
 func warning(e *corev1.Event) Warning {
 	w := Warning{
-		Reporter: untrusted.Token(cmp.Or(e.Source.Component, e.ReportingController, "somebody")),
+		Reporter: untrusted.Token(cmp.Or(e.Source.Component, e.ReportingController, "unknown")),
 		Reason:   untrusted.Token(e.Reason), Message: text(e.Message), Count: max(e.Count, 1),
 		First: firstOf(e.FirstTimestamp, metav1.Time(e.EventTime), e.LastTimestamp, e.CreationTimestamp),
 		last:  firstOf(e.LastTimestamp, metav1.Time(e.EventTime)),

@@ -18,11 +18,11 @@ func TestNotes(t *testing.T) {
 	g.Expect(warnings.Notes(nil)).To(BeEmpty())
 	all := []warnings.Warning{
 		{Reporter: "service-controller", Reason: "SyncFailed", Message: "no quota\nfor addresses", Count: 27, First: noon.Add(time.Hour)},
-		{Reporter: "somebody", Reason: "Odd", Message: "once", Count: 1, First: noon},
+		{Reporter: "unknown", Reason: "Odd", Message: "once", Count: 1, First: noon},
 	}
 	g.Expect(warnings.Notes(all)).To(Equal([]string{
 		"Last warning events:",
-		"- somebody, at 2026-11-21T11:00:00Z: Odd: once",
+		"- unknown, at 2026-11-21T11:00:00Z: Odd: once",
 		"- service-controller, 20 times or more since 2026-11-21T12:00:00Z: SyncFailed: no quota for addresses",
 	}))
 	long := warnings.Notes([]warnings.Warning{{Message: strings.Repeat("ä", 1000)}})[1]
@@ -30,8 +30,8 @@ func TestNotes(t *testing.T) {
 	g.Expect(strings.ToValidUTF8(long, "?")).To(Equal(long))
 }
 
-// An event that repeats changes the text seldom.
-func TestNotesTellTheMagnitude(t *testing.T) {
+// Counts are rounded, so that an event that repeats seldom changes the text.
+func TestNotesRoundTheCount(t *testing.T) {
 	g := NewWithT(t)
 	texts := map[string]bool{}
 	for n := range int32(2000) {
