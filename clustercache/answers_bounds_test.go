@@ -192,7 +192,7 @@ func TestNoClientTakesAnswersOverTheBounds(t *testing.T) {
 	}
 }
 
-func TestOwnCallsOverTheBoundsAreSaid(t *testing.T) {
+func TestOwnCallsOverTheBoundsAreReported(t *testing.T) {
 	for name, path := range map[string]string{
 		"version": "/version", "identity": "kube-system", "who the hub is": "selfsubjectreviews",
 	} {

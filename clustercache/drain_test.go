@@ -66,7 +66,7 @@ func TestDrainingTargetThatIsRegisteredAgainGoesOn(t *testing.T) {
 	h.register("a", a.kubeconfig("x"))
 	h.expectEvent(key, EventRegistered)
 	h.Expect(h.expectState(key, StateConnected)).To(
-		And(HaveField("Reason", ReasonConnected), HaveField("Message", "")), "what was said of the end is not true any more")
+		And(HaveField("Reason", ReasonConnected), HaveField("Message", "")), "what was said of the end is not true any longer")
 	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(r.names).Should(ConsistOf("one"))
@@ -83,7 +83,7 @@ func TestDrainingTargetIsDialledWhenItIsDown(t *testing.T) {
 	a.setFault(nil)
 	h.expectEvent(key, EventConnected)
 	h.Expect(h.status(key)).To(And(HaveField("State", StateDraining), HaveField("Reason", ReasonRegistrationGone)),
-		"it is not unreachable any more")
+		"it is not unreachable any longer")
 	_, err := h.cache.GetClient(context.Background(), key)
 	h.Expect(err).NotTo(HaveOccurred())
 }

@@ -140,7 +140,7 @@ func TestSuspendedConnectionEndsWithItsReason(t *testing.T) {
 			a.store.uid = "uid-b"
 			a.setFault(nil)
 		}, StateRefused, ReasonIdentityChanged},
-		"a credential that is not taken any more": {func(_ *hub, a *apiServer, _ ClusterKey) {
+		"a credential that is not taken any longer": {func(_ *hub, a *apiServer, _ ClusterKey) {
 			a.setTokens(map[string]string{})
 			a.setFault(nil)
 		}, StateDisconnected, ReasonUnauthorized},

@@ -151,7 +151,7 @@ func TestTargetThatWentBackInTimeIsLookedAtAnew(t *testing.T) {
 				p.renew()
 			}
 		},
-		"its version is higher, and there are no Leases any more": func(p *past) {
+		"its version is higher, and there are no Leases any longer": func(p *past) {
 			p.restore(100)
 			p.write(100)
 		},

@@ -34,7 +34,8 @@ func TestRealCRDThatComesBackWithAnotherScope(t *testing.T) {
 			key := h.register("scope", cp.Kubeconfig())
 			h.expectState(key, StateConnected)
 			kind := schema.GroupVersionKind{Group: namespace + ".example.com", Version: "v1", Kind: "Gadget"}
-			// write makes an object and patches its metadata, as those do who ask for each call where it belongs.
+			// write creates an object and patches its metadata, with the mapper and clients looked up for each call, as
+			// consumers do.
 			write := func(scope meta.RESTScopeName, name string) error {
 				target, err := h.cache.GetUncachedClient(ctx, key)
 				h.Expect(err).NotTo(HaveOccurred())

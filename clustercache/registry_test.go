@@ -260,7 +260,7 @@ func TestEndWhileSecretsAreRead(t *testing.T) {
 		b.lift()
 	}()
 	h.stop()
-	h.Expect(b.reads.Load()).To(BeNumerically("<", 20), "those that waited are not read any more")
+	h.Expect(b.reads.Load()).To(BeNumerically("<", 20), "those that waited are not read any longer")
 }
 
 func TestSecretThatTakesTooLongToRead(t *testing.T) {

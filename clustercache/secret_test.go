@@ -160,7 +160,7 @@ func TestSecretThatLeadsToAnotherClusterAndBack(t *testing.T) {
 		h.register("a", a.kubeconfig("token"))
 		h.expectState(key, StateConnected)
 	}
-	h.Expect(b.count("GET /api/v1/configmaps")).To(BeZero(), "nothing was asked of the other one but who it is")
+	h.Expect(b.count("GET /api/v1/configmaps")).To(BeZero(), "nothing but its identity was read from the other one")
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(r.names).Should(ConsistOf("one"))
 	h.Expect(r.faultsNow()).To(BeEmpty())

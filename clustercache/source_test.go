@@ -22,7 +22,7 @@ func TestSourceBeginsWithWhatExists(t *testing.T) {
 	h.Expect(event.Has(EventConnected)).To(BeTrue())
 }
 
-func TestWhoDealsWithAnEventForLongIsKnown(t *testing.T) {
+func TestOldestHandlingOfAnEvent(t *testing.T) {
 	h, _, _ := connected(t, Options{})
 	source := func(name string) EventSource {
 		s := h.cache.GetClusterSource(name)

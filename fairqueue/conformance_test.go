@@ -139,7 +139,7 @@ func TestQueueKeepsTheRulesOfPriorityQueue(t *testing.T) {
 		q.Add("a")
 		g.Eventually(got).Should(Receive(Equal("a")))
 	})
-	testBoth(t, "shutting down ends every Get, and nothing is added any more", func(g Gomega, q priorityqueue.PriorityQueue[string]) {
+	testBoth(t, "shutting down ends every Get, and nothing is added any longer", func(g Gomega, q priorityqueue.PriorityQueue[string]) {
 		ended := make(chan bool, 3)
 		for range 3 {
 			go func() {

@@ -46,7 +46,7 @@ func (p *peer) dial(fence *leader.Fence) (send func() error, end <-chan error) {
 	return func() error { _, err := conn.Write([]byte("x")); return err }, p.accept()
 }
 
-// read opens a socket of a fence and returns how it ends for who reads from it.
+// read opens a socket of a fence, and returns the error of a read from it.
 func (p *peer) read(fence *leader.Fence) <-chan error {
 	p.t.Helper()
 	conn := p.open(fence)

@@ -70,7 +70,7 @@ func registration(name string) *corev1.Secret {
 	return testbed.Registration(testbed.HubNamespace, name, []byte("kubeconfig"))
 }
 
-// TestDeletionsAreConfirmed deletes things without any consequence, as who deletes them does.
+// TestDeletionsAreConfirmed deletes objects in dry runs, as a user and as a service account.
 func TestDeletionsAreConfirmed(t *testing.T) {
 	ctx := t.Context()
 	cluster := startGuarded(ctx, t)

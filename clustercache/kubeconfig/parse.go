@@ -66,8 +66,8 @@ func Parse(content []byte, policy Policy) (*Config, error) {
 	return config, nil
 }
 
-// Load decodes a kubeconfig and judges nothing in it. It is for those who change a kubeconfig that they do not use. The
-// error is always a *FaultError. What it costs is bounded by MaxBytes, whatever the content.
+// Load decodes a kubeconfig and judges nothing in it. It is for callers that change a kubeconfig and do not connect
+// with it. The error is always a *FaultError. What it costs is bounded by MaxBytes, whatever the content.
 func Load(content []byte) (*api.Config, error) {
 	plain, err := toJSON(content)
 	if err != nil {

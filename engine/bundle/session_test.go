@@ -54,7 +54,7 @@ func TestSessionCountsWhatItUsesUntilItIsClosed(t *testing.T) {
 	s, err := using(t, cache, alice, Need{}, large(t, "a", 1024))
 	g.Expect(err).NotTo(HaveOccurred())
 	stats := cache.Stats()
-	g.Expect(stats.Decoding).To(BeZero(), "the Secrets are not held any more")
+	g.Expect(stats.Decoding).To(BeZero(), "the Secrets are not held any longer")
 	g.Expect(stats.InUse).To(And(BeNumerically(">=", 3<<20), BeNumerically("<", 4<<20)), "object, JSON, what is sent")
 	s.Close()
 	s.Close()

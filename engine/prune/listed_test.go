@@ -30,7 +30,7 @@ func TestObjectThatAnotherManagedResourceListsLosesOurOrigin(t *testing.T) {
 
 // Of two that give up an object at the same time, one finds the origin of the other on it, and that one finds that it
 // is still listed. One of them has to delete it.
-func TestObjectIsNotLeftToWhoIsLeavingItToUs(t *testing.T) {
+func TestOneOfTwoThatGiveUpAnObjectDeletesIt(t *testing.T) {
 	g := NewWithT(t)
 	namespace := testbed.Namespace(t, nil, cluster)
 	ours, theirs := policy, policy

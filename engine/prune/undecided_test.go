@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// While it is not known which other ManagedResources have a say in an object, it is neither deleted nor given up.
-func TestObjectStaysUntilItIsKnownWhoHasASay(t *testing.T) {
+// While it is not known which other ManagedResources list an object, it is neither deleted nor given up.
+func TestObjectIsKeptUntilItIsKnownWhichOthersListIt(t *testing.T) {
 	g := NewWithT(t)
 	cm := configMap(g, testbed.Namespace(t, nil, cluster), "a", nil)
 	refs := []resourcesv1alpha1.ObjectReference{entry(cm, cm.UID)}

@@ -39,7 +39,7 @@ type Events interface {
 type Options struct {
 	// Leases are those of the namespace in which the Lease is. Their calls should not wait for those of other clients.
 	Leases coordinationv1client.LeaseInterface
-	// Namespace and Name are those of the Lease, Identity who renews it.
+	// Namespace and Name are those of the Lease, Identity is that of the replica that renews it.
 	Namespace, Name, Identity string
 	// Version is that of the hub, for the Lease; empty: it is not said.
 	Version string

@@ -10,5 +10,5 @@
 // # Trade-offs
 //
 // Anchors, aliases and merge keys of YAML are rejected: with them, a path would not identify the position of a fault,
-// and documents could expand without bound. What a file may take is up to the caller, who reads it.
+// and documents could expand without bound. The size of a file is bounded by the caller, which reads it.
 package strictyaml

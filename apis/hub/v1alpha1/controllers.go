@@ -354,9 +354,9 @@ func (c *TargetControllers) WithoutFaulty(home string) TargetControllers {
 	return good
 }
 
-// Merge returns the controllers with each single field that own has instead, but for StalePods.HomeNamespace: who may
-// change a TargetCluster need not be allowed to delete pods of the source. The fields of both are shared with the
-// result, and not to be changed.
+// Merge returns the controllers with each single field that own has instead, but for StalePods.HomeNamespace: a user
+// who may change a TargetCluster need not be allowed to delete pods of the source. The fields of both are shared with
+// the result, and not to be changed.
 func (c *TargetControllers) Merge(own *TargetControllers) TargetControllers {
 	merged := merge(c, own)
 	if own != nil && own.StalePods != nil {

@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	// anonymousUser is who API servers take callers without a credential for.
+	// anonymousUser is the user name of callers without a credential.
 	anonymousUser = "system:anonymous"
 	// identityPath is read to identify a cluster; only the metadata is asked for.
 	identityPath   = "/api/v1/namespaces/" + metav1.NamespaceSystem
 	acceptMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 )
 
-// answerBounds are those of the answers to the connection's own calls: the metadata of a namespace, and who the hub is.
+// answerBounds are those of the answers to the connection's own calls: the metadata of a namespace, and the user name
+// of the hub.
 var answerBounds = untrusted.Bounds{Bytes: 1 << 20, Elements: 8 << 10, Depth: 100}
 
 // readVersion is the cheapest call that shows whether an API server answers and accepts the credential.
@@ -54,8 +55,8 @@ func (c *Connection) readUID(ctx context.Context) (types.UID, error) {
 	return namespace.UID, nil
 }
 
-// reviewSelf returns who the target takes the hub for, as a part of messages. A server without that API, or one that
-// forbids it, leaves the name empty; one that says "anonymous" did not take the credential.
+// reviewSelf returns the user name that the hub has in the target, as a part of messages. It is empty if the server
+// does not have that API, or forbids it. If it is that of the anonymous user, the server ignored the credential.
 func (c *Connection) reviewSelf(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectReview"},

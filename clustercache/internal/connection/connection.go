@@ -31,7 +31,7 @@ type Connection struct {
 	transport *transport.Transport
 	peer      Peer
 
-	// config and clients are for callers, who call through guarded; control is for the connection's own calls.
+	// config and clients are for callers, whose calls go through guarded; control is for the connection's own calls.
 	config   *rest.Config
 	guarded  *http.Client
 	control  *http.Client

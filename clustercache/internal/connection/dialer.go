@@ -111,8 +111,8 @@ func (d *Dialer) Reconnect(ctx context.Context, c *Connection, verify Verify) (s
 	return met.Version, nil
 }
 
-// TryToken finds out whether the target takes another token, over a connection that serves: the token goes with each
-// request, and a connection of its own would take a handshake. Who is at the other end is known.
+// TryToken checks whether the target accepts another token. It uses the open connection, whose server is verified
+// already: the token is sent with each request, and another connection would need another handshake.
 func (d *Dialer) TryToken(ctx context.Context, c *Connection, a Access, verify Verify) error {
 	d.newest.Store(&a)
 	ctx = transport.WithToken(ctx, a.token())

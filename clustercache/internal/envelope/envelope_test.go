@@ -57,7 +57,7 @@ func TestNothingOpenedIsPartOfTheText(t *testing.T) {
 	g.Expect(opened.ObjectMeta).To(Equal(some().ObjectMeta))
 }
 
-func TestWhatIsBrokenIsSaid(t *testing.T) {
+func TestMalformedMessagesAreErrors(t *testing.T) {
 	text := sent(t, some(), "PartialObjectMetadata")
 	for name, tc := range map[string]struct {
 		text []byte

@@ -9,12 +9,12 @@
 // It asks for a streamed list, whose objects come one by one, and for pages from servers that do not stream lists.
 // Metadata comes as Protocol Buffers where the server knows them.
 //
-// A stream that ends is opened again where it was, and so it is after a pause where there is no answer or the server
-// is busy; if there is no answer for long, Follow ends with the error, and continues where it was when it is called
-// again: who does not answer would not answer a list either. All is listed again when the server has forgotten the
+// A stream that ends is opened again where it was, and so it is after a pause where there is no answer or the server is
+// busy; if there is no answer for long, Follow ends with the error, and continues where it was when it is called again:
+// a server that does not answer would not answer a list either. All is listed again when the server has forgotten the
 // version, says no, or sends what cannot be read. Whatever a server sends is bounded, memory grows with what came and
-// not with what was announced, and what is no list with a version is an error and not an empty list: a proxy may
-// answer in place of the server.
+// not with what was announced, and what is no list with a version is an error and not an empty list: a proxy may answer
+// in place of the server.
 //
 // # Bounds
 //

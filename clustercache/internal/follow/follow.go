@@ -73,8 +73,8 @@ type Collection struct {
 	// Budget bounds the memory of large documents while they are read and decoded. Nil: there is no bound but that of
 	// one document.
 	Budget *Share
-	// Endless is how long a streamed list has to be open for the server to be suspected not to know how to end it: what
-	// was cut earlier was cut by the network, or by who reads it. Zero: a minute.
+	// Endless is how long a streamed list has to be open for the server to be suspected not to know how to end it: a
+	// stream that ended earlier was cut by the network, or by the reader. Zero: a minute.
 	Endless time.Duration
 	// Redact takes out of a text what must not be shown, such as the credential, which a server may repeat. Nil: nothing.
 	Redact func(string) string
@@ -251,7 +251,7 @@ func (f *Follower) goesOn(ctx context.Context, a *attempt, short bool) bool {
 		return false
 	}
 	if a.tries == reopenTries {
-		f.listed = !answered && !errors.Is(a.err, errTooShort) // who does not answer would not answer a list either
+		f.listed = !answered && !errors.Is(a.err, errTooShort) // without an answer, a list would get none either
 		return false
 	}
 	f.sleep(ctx, a.pause, a.err)

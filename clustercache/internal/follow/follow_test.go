@@ -42,7 +42,7 @@ func TestStreamedListAndWhatFollows(t *testing.T) {
 	s.Expect(s.ends()).To(Succeed())
 }
 
-func TestNothingIsSaidBeforeAListIsComplete(t *testing.T) {
+func TestNothingIsReportedBeforeAListIsComplete(t *testing.T) {
 	next := make(chan string)
 	s := begin(t, nil, say(is("one", "1"), next))
 	s.Eventually(func() int { s.sink.mu.Lock(); defer s.sink.mu.Unlock(); return len(s.sink.listing) }).Should(Equal(1))

@@ -90,7 +90,7 @@ func TestSeatsAreLeftForOtherNamespaces(t *testing.T) {
 }
 
 // A target that hangs delays others once, and no longer than a seat may be held.
-func TestWhoNeedsLongerWaitsInTheSlowLane(t *testing.T) {
+func TestHangingTargetMovesToTheSlowFlow(t *testing.T) {
 	g := NewWithT(t)
 	limiter, clock := newLimiter(2)
 	hanging, fine := of(limiter, "hanging"), of(limiter, "fine")

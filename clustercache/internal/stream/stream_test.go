@@ -45,7 +45,7 @@ func TestEventsAreMergedInTheOrderOfTheirLastOccurrence(t *testing.T) {
 	expectNothing(g, s)
 }
 
-func TestEndIsReportedToThoseWhoKnowTheKeyOnly(t *testing.T) {
+func TestEndIsReportedOnlyToConsumersThatKnowTheKey(t *testing.T) {
 	g := NewWithT(t)
 	h := NewHub[string](gone)
 	s := h.Subscribe(none)

@@ -107,9 +107,9 @@ func TestGroupThatIsNotServedBreaksNothingElse(t *testing.T) {
 	}
 }
 
-// The call that finds out how the target is says nothing if its caller ends it, or if it is about a group of another
-// server: the next one finds out, and calls are not refused for twice as long.
-func TestTrialThatSaysNothing(t *testing.T) {
+// A trial is inconclusive if its caller ends it, or if another server serves its group: then the next call is the
+// trial, and calls are not refused for twice as long.
+func TestInconclusiveTrial(t *testing.T) {
 	for name, c := range map[string]struct {
 		path   string
 		answer func(cancel func()) answerer

@@ -427,8 +427,8 @@ func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 		if err == nil || !watch || g.gate.cause() == nil || request.Context().Err() != nil || g.ctx.Err() != nil {
 			return response, err
 		}
-		// The connection was lost while the watch was opened. It waits at the gate like those that were open: who opens one
-		// would begin again otherwise, with a list.
+		// The connection was lost while the watch was opened. It waits at the gate like those that were open: otherwise its
+		// caller would begin again, with a list.
 	}
 }
 

@@ -362,7 +362,7 @@ func (b *Binding) newFollower() error {
 	spec := &b.watch.spec
 	mapping, err := b.connection.Mapper.RESTMapping(spec.Kind.GroupKind(), spec.Kind.Version)
 	if meta.IsNoMatchError(err) {
-		// The version may be gone while the kind is not. Who subscribed asked for the kind.
+		// The version may be gone while the kind is not. Subscriptions are to the kind.
 		mapping, err = b.connection.Mapper.RESTMapping(spec.Kind.GroupKind())
 	}
 	if err != nil {

@@ -149,7 +149,7 @@ func TestListBesideWhatItReplaces(t *testing.T) {
 			if c.kept {
 				g.Expect(failures.errs).To(BeEmpty())
 			} else {
-				g.Expect(failures.errs).To(ConsistOf(MatchError(ErrTooMany)), "deletions cannot be found any more")
+				g.Expect(failures.errs).To(ConsistOf(MatchError(ErrTooMany)), "deletions cannot be found any longer")
 			}
 			if c.changed == 0 {
 				g.Expect(second.values[key(0)]).To(BeIdenticalTo(w.values[key(0)]))

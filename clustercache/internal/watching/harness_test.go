@@ -188,8 +188,9 @@ func (s *setting) bind(w *Stream, to *site) *Binding {
 	return b
 }
 
-// steppedClock calls back as real clocks do, from other goroutines. The fake one does so while it holds its lock, and
-// who looks at the clock then waits for ever. Who waits itself has a clock apart from those who are called back.
+// steppedClock runs the functions of AfterFunc in other goroutines, as real clocks do. The fake clock runs them
+// while it holds its lock, so that a function that reads the clock would block for ever. Timers and functions
+// have a fake clock each.
 type steppedClock struct {
 	*clocktesting.FakeClock
 	callbacks *clocktesting.FakeClock

@@ -35,11 +35,11 @@ func (s Size) larger(other Size) Size {
 // Quota bounds what the watches of a target keep together, lists under way included. What a new list has in common with
 // the one that it replaces counts once. A nil Quota has no bound.
 //
-// Who asks for the object that does not fit is not who fills the quota. So the watch that is refused is the one that
-// asks only if no other one is more than twice as large. Else that other one is evicted: what it kept is forgotten,
-// and it begins again later. That the other one must be so much larger keeps two that do not fit together from evicting
-// each other in turn; and a watch counts as large as it was when it was refused until it fits, so that its next try
-// evicts none.
+// The watch whose next object does not fit is often not the one that uses most of the quota. So it is refused only
+// if no other one is more than twice as large. Otherwise that other one is evicted: what it kept is forgotten, and
+// it begins again later. That the other one must be so much larger keeps two that do not fit together from
+// evicting each other in turn; and a watch counts as large as it was when it was refused until it fits, so that
+// its next try evicts none.
 type Quota struct {
 	most    Size
 	shared  *Pool // nil if there is none

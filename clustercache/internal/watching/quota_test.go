@@ -188,7 +188,8 @@ func TestListThatIsTakenAnewFits(t *testing.T) {
 	s.g.Expect(s.changes.Load()).To(BeZero())
 }
 
-// Who waits for quota does not wait for long when there is some: neither when a watch goes, nor when objects do.
+// A watch that waits for quota does not wait for long when there is some: neither when a watch is closed, nor
+// when objects are deleted.
 func TestQuotaThatIsGivenBack(t *testing.T) {
 	for name, give := range map[string]func(first *Stream, of *site){
 		"by a watch that goes": func(first *Stream, _ *site) { first.Close() },

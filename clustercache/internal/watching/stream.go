@@ -61,7 +61,7 @@ type Stream struct {
 	values   map[types.NamespacedName]any
 	bytes    int64    // that they take
 	foreign  bool     // they are of another history than what comes next: equal versions mean nothing
-	syncedBy *Binding // who keeps values up to date; nil while they cannot be relied upon
+	syncedBy *Binding // keeps values up to date; nil while they cannot be relied upon
 	absentBy *Binding // whose target lacks the kind, which is optional; nil if it has it, or that is not known
 	outages  uint64   // the connection of syncedBy had had by then: after another one values may be outdated
 	// subscribed are those whose handlers are called. The slice is replaced, never changed.

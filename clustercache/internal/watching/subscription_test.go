@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A stream that others continue with must not keep those who left while they joined.
+// A stream that still has subscriptions must not keep one that was closed while it joined.
 func TestSubscriptionsThatAreClosedWhileTheyJoinLeaveNothing(t *testing.T) {
 	g := NewWithT(t)
 	w := NewStream(t.Context(), Spec{Name: "w"})

@@ -13,7 +13,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 )
 
-// identify has the source say who it is, or not if data is nil.
+// identify gives the source the ConfigMap cluster-identity with this data, or none if data is nil.
 func (e *env) identify(data map[string]string) {
 	e.t.Helper()
 	identity := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "cluster-identity"}, Data: data}

@@ -65,7 +65,7 @@ func TestProbesAnswer(t *testing.T) {
 	e.Expect(e.code(probes, "/healthz")).To(BeZero(), "the port is closed")
 }
 
-// Who does not know all of the source yet cannot lead, whatever it knows already.
+// A hub is not ready to lead until it has listed every kind of the source.
 func TestHubIsReadyWhenItKnowsTheSource(t *testing.T) {
 	e := newEnv(t)
 	probes, _, set := e.ports()

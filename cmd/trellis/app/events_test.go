@@ -105,7 +105,7 @@ func TestQueuedEventsAreSentAtTheEndOfATerm(t *testing.T) {
 	g.Expect(l.recorded()).To(Equal(notes))
 }
 
-func TestWhoFindsTooManyWaitingDoesNotWait(t *testing.T) {
+func TestEventsAreSentAtOnceIfTooManyWait(t *testing.T) {
 	g := NewWithT(t)
 	l, p, _ := newListener(g)
 	report(p, 0, eventsAtOnce+eventsWaiting)

@@ -97,7 +97,7 @@ func TestB1_HeartbeatOfTheLeader(t *testing.T) {
 	e.stop(second)
 }
 
-// hanging does not answer writes to TargetClusters, whatever becomes of who asks.
+// hanging does not answer writes to TargetClusters, even if their contexts end.
 type hanging struct {
 	next http.RoundTripper
 	mu   *sync.Mutex

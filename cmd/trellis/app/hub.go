@@ -206,7 +206,7 @@ func newHub(o Options) (*hub, error) {
 	return h, h.assemble()
 }
 
-// newHolders returns who knows for which registration of a cluster controllers work.
+// newHolders returns what decides for which registration of a cluster controllers work.
 func newHolders(informers cache.Cache, config *configv1alpha1.HubConfiguration) *identity.Holders {
 	var source clustercache.ClusterKey
 	if config.SourceIdentity != nil && settings.InSource(config) {

@@ -92,7 +92,8 @@ func (h *hub) watchTerm(ctx context.Context, loops []heartbeat.Loop) (over func(
 // eventTime bounds what a consumer does with one event, which is all in memory.
 const eventTime = time.Minute
 
-// watchProbes has the probes of all targets watched, and who deals with their events, as long as the process lives.
+// watchProbes adds two loops: the probes of all targets, and the consumers of their events. They are checked as
+// long as the process lives.
 func (h *hub) watchProbes(ctx context.Context) {
 	h.loops.Add("probes", func(time.Time) time.Time {
 		return probesStuckSince(ctx, h.clusters, h.Config.Controllers.Heartbeat.MonitorPeriod.Duration)

@@ -17,8 +17,8 @@ import (
 	configv1alpha1 "github.com/trellis-hub/trellis/apis/config/v1alpha1"
 )
 
-// Metrics name all clusters. Who wants to see them may have to show a token whose account has the right to.
-func TestMetricsAreForThoseWhoMayGetThem(t *testing.T) {
+// Metrics name all clusters. With authentication, a client needs a token of an account that has the right to read them.
+func TestMetricsNeedAnAuthorizedToken(t *testing.T) {
 	e := newEnv(t)
 	_, port, set := e.ports()
 	hub := e.startHub(set, func(c *configv1alpha1.HubConfiguration) { c.Server.MetricsAuthentication.Enabled = true })

@@ -43,7 +43,7 @@ func (accessReviews) Create(_ context.Context, review *authorizationv1.SubjectAc
 	return review, nil
 }
 
-// scraping returns who asks for metrics of a hub whose source cluster reviews tokens by a function.
+// scraping returns a function that requests metrics with a token. review stands for the source cluster.
 func scraping(review func(ctx context.Context, token string) (bool, error)) (
 	scrape func(token string) int, r *readers, now *testclock.FakePassiveClock) {
 	now = testclock.NewFakePassiveClock(time.Unix(1_700_000_000, 0))

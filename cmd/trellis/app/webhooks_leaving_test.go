@@ -113,7 +113,7 @@ func TestWebhooksOfATargetThatIsGoneForGood(t *testing.T) {
 		e.Expect(source.Client.List(e.ctx, events, client.InNamespace(e.name))).To(Succeed())
 		return events.Items
 	}).Should(ContainElement(And(HaveField("Reason", "WebhooksLeftBehind"), HaveField("Regarding.Name", "leaving"))))
-	e.Expect(e.host(target)).To(BeEmpty(), "the hub allows what it does not look after any more, as it is")
+	e.Expect(e.host(target)).To(BeEmpty(), "the hub allows what it does not look after any longer, as it is")
 
 	// If the target is registered again, the hub deletes its configurations.
 	e.setWebhooks("leaving", "null")

@@ -159,5 +159,5 @@ func (c *command) printNotes(notes []note) {
 
 // unmarshalStrict reads YAML into an object, and knows no other keys than its.
 func unmarshalStrict(data []byte, into any) error {
-	return yaml.UnmarshalStrict(data, into) //nolint:wrapcheck // who calls it says what was read
+	return yaml.UnmarshalStrict(data, into) //nolint:wrapcheck // the caller adds what was read
 }

@@ -28,7 +28,7 @@ type Event struct {
 	Count   int32     `json:"count"`
 	First   time.Time `json:"first"`
 	Last    time.Time `json:"last"`
-	// By is who wrote it.
+	// By is the component that wrote it.
 	By string `json:"by,omitempty"`
 }
 

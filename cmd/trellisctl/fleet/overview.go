@@ -208,8 +208,8 @@ func (o *OverviewFlags) AddFlags(command *cobra.Command) {
 // watchPause is the pause between two reads of --watch.
 const watchPause = 5 * time.Second
 
-// Overview prints the state of the fleet, and with --watch again when it has changed, until ctx ends. Who may not list
-// the whole fleet gets that of the namespace.
+// Overview prints the state of the fleet, and with --watch again when it has changed, until ctx ends. A user who may
+// not list the whole fleet gets the part in the namespace.
 func (o *OverviewFlags) Overview(ctx context.Context, env *cli.Env, output *cli.Output,
 	selection *cli.Selection) error {
 	if err := output.Validate(); err != nil {
