@@ -66,7 +66,7 @@ func TestDrainingTargetThatIsRegisteredAgainGoesOn(t *testing.T) {
 	h.register("a", a.kubeconfig("x"))
 	h.expectEvent(key, EventRegistered)
 	h.Expect(h.expectState(key, StateConnected)).To(
-		And(HaveField("Reason", ReasonConnected), HaveField("Message", "")), "what was said of the end is not true any longer")
+		And(HaveField("Reason", ReasonConnected), HaveField("Message", "")), "the message of the end is gone")
 	h.Expect(h.status(key).Connection).To(BeEquivalentTo(1))
 	a.store.put("configmaps", "default", "one", nil)
 	h.Eventually(r.names).Should(ConsistOf("one"))

@@ -60,7 +60,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	g.Expect(keep("- no object")).To(BeNil(), "it was not read completely")
 
 	runtime.KeepAlive(all) // and no longer
-	g.Eventually(func() int64 { runtime.GC(); return cache.Stats().KeptBytes }).Should(BeZero(), "it is not referred to any longer")
+	g.Eventually(func() int64 { runtime.GC(); return cache.Stats().KeptBytes }).Should(BeZero(), "it is garbage")
 	g.Expect(cache.kept.entries).To(BeEmpty())
 	g.Expect(keep(configMap("new"))).NotTo(BeNil(), "there is room again")
 	g.Expect(NewCache(0, Limits{}, clock.RealClock{}).Keep(nil, &Bundle{})).To(BeNil())

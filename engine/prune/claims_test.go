@@ -120,8 +120,8 @@ func TestX07_BUG05_MR31_ClaimsOfAStatefulSet(t *testing.T) {
 // A StatefulSet that is to be kept at the last moment needs its claims.
 func TestMR31_ClaimsStayWithAStatefulSetThatIsKeptInTheLastMoment(t *testing.T) {
 	for name, patch := range map[string]string{
-		"it has the keep annotation": `{"metadata":{"annotations":{"` + resourcesv1alpha1.KeepObjectAnnotation + `":"true"}}}`,
-		"another origin claims it":   `{"metadata":{"annotations":{"` + resourcesv1alpha1.OriginAnnotation + `":"garden/other"}}}`,
+		"it is to be kept":         `{"metadata":{"annotations":{"` + resourcesv1alpha1.KeepObjectAnnotation + `":"true"}}}`,
+		"another origin claims it": `{"metadata":{"annotations":{"` + resourcesv1alpha1.OriginAnnotation + `":"garden/other"}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
