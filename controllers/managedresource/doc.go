@@ -15,7 +15,7 @@
 //	observe/view        what the watches show of it
 //	observe/conditions  what is said of it in the conditions
 //	observe/notes       what the target's events say beside
-//	dispatch            whom an event concerns
+//	dispatch            which ManagedResources an event concerns
 //
 // Every class has a queue and workers of its own; queues are fair between namespaces, then targets. A dispatcher sends
 // events to the queue that is responsible. One reconciler serves all queues.

@@ -16,7 +16,7 @@ const (
 // fight is the record of the last corrections of one object.
 type fight struct {
 	times []time.Time // the last ones, at most fightCorrections, of within fightWindow (forgetQuiet)
-	by    string      // who changed it last, and what; empty if nobody can tell
+	by    string      // who changed it last, and what; empty if unknown
 }
 
 // until is when a fight counts as over unless it continues; the zero time if there is none.

@@ -559,7 +559,7 @@ func refusal(r *http.Request, code int, reason, message string) *http.Response {
 	}
 }
 
-// requests tells whether a call requests a token; reviews whether it reviews one.
+// requests reports whether a call requests a token; reviews whether it reviews one.
 func requests(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/token") }
 func reviews(r *http.Request) bool  { return strings.HasSuffix(r.URL.Path, "/tokenreviews") }
 

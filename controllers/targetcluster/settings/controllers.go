@@ -46,7 +46,7 @@ func (s *Settings) Faults(target clustercache.Status) field.ErrorList {
 	return merged.Faults(target.Cluster.Namespace, field.NewPath("spec", "controllers"))
 }
 
-// CollectsGarbage tells whether the hub is meant to collect the garbage of a target, be it paused, or the garbage
+// CollectsGarbage reports whether the hub is meant to collect the garbage of a target, be it paused, or the garbage
 // collector's settings faulty.
 func (s *Settings) CollectsGarbage(target clustercache.Status) bool {
 	merged := s.merged(target, s.targetCluster(target.Cluster))

@@ -45,7 +45,7 @@ type watchNeed struct {
 	failed  time.Time // when that was
 }
 
-// fine tells whether a watch has not failed since a time.
+// fine reports whether a watch has not failed since a time.
 func (n *watchNeed) fine(since time.Time) bool {
 	return n == nil || n.err == nil || n.failed.Before(since)
 }
