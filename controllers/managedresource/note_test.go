@@ -161,7 +161,7 @@ func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
 	n.Expect(n.note()).NotTo(BeEmpty(), "it is made good")
 }
 
-// What failed is applied again by whoever starts next, whatever was right before.
+// What failed is applied again after the next start, whatever was right before.
 func TestFailureTakesBackTheNoteWrittenOrNot(t *testing.T) {
 	for name, before := range map[string]time.Duration{"before it is written": 0, "when it is written": noteDelay} {
 		t.Run(name, func(t *testing.T) {

@@ -85,7 +85,7 @@ func TestServicesWithFaultsAreCountedAndExplained(t *testing.T) {
 	change(b, alpha, bad, func(s *corev1.Service) { delete(s.Annotations, AnnotationNamespaceSelectors) })
 	b.Eventually(b.failing(alpha)).Should(BeZero())
 
-	t.Log("a policy of somebody else is in the way")
+	t.Log("a policy that does not belong to the Service has the name")
 	b.create(alpha, foreignPolicy(ns, "ingress-to-contested-tcp-5678", types.NamespacedName{}))
 	contested := b.service(alpha, ns, "contested", nil)
 	b.Eventually(b.failing(alpha)).Should(BeEquivalentTo(1))
