@@ -27,7 +27,7 @@ const (
 	maxNote = 1024
 	// repeat is the time after which the same is said again. API servers keep events for an hour by default.
 	repeat = 30 * time.Minute
-	// reporter is who writes events.
+	// reporter is the reporting controller of events.
 	reporter = "trellis"
 )
 

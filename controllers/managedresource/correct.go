@@ -26,7 +26,7 @@ type drift struct {
 	intent  apply.Intent
 	entry   resourcesv1alpha1.ObjectReference
 	created bool                // it is gone and will be created again
-	by      []ownership.Foreign // who changed what, where that is known
+	by      []ownership.Foreign // which writers changed what, as far as known
 	owner   string              // that it named when it went, as the watches showed
 }
 
@@ -61,9 +61,9 @@ func (r *reconciler) correct(ctx context.Context, s *scope) (bool, reconcile.Res
 	return endWith(r.concludeCorrection(ctx, s, drifts, append(outcomes, unread...)))
 }
 
-// examine reads the drifted objects live: whether they exist, and who changed them since they were accepted. Objects
-// that turn out to be right, or to be those of another ManagedResource, are accepted as they are. unread are those that
-// could not be looked at.
+// examine reads the drifted objects live: whether they exist, and which writers changed them since they were accepted.
+// Objects that turn out to be right, or to be those of another ManagedResource, are accepted as they are. unread are
+// those that could not be looked at.
 func (o *objects) examine(
 	ctx context.Context, sh *sharers, accepted map[inventory.Key]tracker.Accepted,
 ) (drifts []drift, unread []apply.Outcome) {
@@ -170,7 +170,7 @@ func isUndisturbed(live *metav1.PartialObjectMetadata, manager string, prepared 
 	return err == nil && len(foreign) == 0 && before == now
 }
 
-// blame lists who holds fields that are ours to set, or added payload beside them.
+// blame lists the writers that own fields that are ours to set, or added payload beside them.
 func blame(live *metav1.PartialObjectMetadata, manager string, prepared *apply.Prepared) []ownership.Foreign {
 	by := ownership.LostTo(live, manager, toBeOurs(prepared), prepared.Kept())
 	if added, err := ownership.ForeignPayload(live, manager, prepared.Exempt()); err == nil {
@@ -271,7 +271,7 @@ func (r *reconciler) concludeCorrection(
 	case appliedTrue(s.mr):
 		err = r.notes.write(ctx, s)
 	case appliedReason(s.mr) == resourcesv1alpha1.ReasonOwnedByOther:
-		err = r.notes.takeBack(ctx, s) // a restart has to find out again who owns what
+		err = r.notes.takeBack(ctx, s) // a restart has to find out the owners again
 	}
 	if err != nil {
 		return reconcile.Result{}, err

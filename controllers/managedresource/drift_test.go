@@ -53,7 +53,7 @@ func TestMR24_W15_DriftOfAConfigMapIsCorrected(t *testing.T) {
 	edits := map[string]struct {
 		change func(cm *corev1.ConfigMap)
 		blames string
-		// removes is what is missed. Who took it leaves no name.
+		// removes is the field that is missing. The client that removed it leaves no name.
 		removes string
 	}{
 		"a value is changed":       {change: func(cm *corev1.ConfigMap) { cm.Data["key"] = "by hand" }, blames: ".data.key"},

@@ -149,7 +149,7 @@ func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string,
 // prunedNames is how many deleted objects an event names.
 const prunedNames = 20
 
-// who says who changed an object, as far as that is known.
+// who returns the writers that changed an object, as far as they are known.
 func (d drift) who() string {
 	if why := d.deletedBy(); why != "" {
 		return why
@@ -206,7 +206,7 @@ func aboutDeleted(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) *corev
 	return about
 }
 
-// finalized warns that an object lost its finalizers, so that who had put them there could not do what they were for.
+// finalized warns that an object lost its finalizers, so that the controllers that had set them could not clean up.
 func (r *recorder) finalized(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) {
 	const annotation = resourcesv1alpha1.FinalizeDeletionAfterAnnotation
 	note := fmt.Sprintf("%s lost its finalizers %v, as its annotation %s asks for", o.Key, o.Finalized, annotation)

@@ -47,7 +47,8 @@ func (s *state) fought(key inventory.Key, by string, now time.Time) {
 	}
 }
 
-// contested returns who fights over which object, and when the first of these fights counts as over.
+// contested returns the objects that another writer keeps changing, with that writer, and when the first of these
+// fights counts as over.
 func (s *state) contested(now time.Time) (by map[inventory.Key]string, until time.Time) {
 	s.forgetQuiet(now)
 	for key, f := range s.fights {

@@ -99,7 +99,7 @@ func TestNoteIsWrittenWhenItIsDue(t *testing.T) {
 		SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(dispatch.PriorityResync)))))
 	n.clock.Step(noteDelay / 2)
 	n.Expect(n.look(appliedInput, time.Millisecond)).To(
-		Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "who looks earlier anyway asks for nothing")
+		Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "an earlier look is due anyway")
 	n.Expect(n.note()).To(BeEmpty())
 
 	n.clock.Step(noteDelay / 2)

@@ -114,7 +114,7 @@ func (sh *sharers) ownerOf(key inventory.Key, live metav1.Object) (owner types.N
 	return owner, false
 }
 
-// abandoned returns the objects that were left to others who have no say in them any longer.
+// abandoned returns the objects that were left to ManagedResources that no longer count as their owners.
 func (sh *sharers) abandoned(yields map[inventory.Key]types.NamespacedName) (keys []inventory.Key) {
 	for key := range yields {
 		if len(sh.owners(key)) == 0 {

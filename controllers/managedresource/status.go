@@ -28,9 +28,9 @@ var semantic = equality.Semantic
 //
 // Two kinds of writes are paced. Health changes with each pod of a roll-out, so writes about health alone are debounced
 // for each ManagedResource. And when a network goes, thousands of ManagedResources have to say at once that their
-// targets cannot be asked, or watched; a source that is busy with that is slow for those who correct drift elsewhere.
-// So these writes share one rate, after a few that do not wait. That targets are back is written at once: what sums up
-// their ManagedResources waits for the last of them.
+// targets cannot be asked, or watched; a source that is busy with that slows down corrections of drift in other
+// targets. So these writes share one rate, after a few that do not wait. That targets are back is written at once: what
+// sums up their ManagedResources waits for the last of them.
 type statusWriter struct {
 	store *store.Store
 	clock clock.PassiveClock

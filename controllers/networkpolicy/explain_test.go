@@ -116,7 +116,7 @@ func TestServicesWithFaultsAreCountedAndExplained(t *testing.T) {
 	b.Expect(explain(good).Idle).To(ContainSubstring("namespaceSelectors"))
 	before := len(b.writes(alpha, ns))
 	explain(good)
-	b.Expect(b.writes(alpha, ns)).To(HaveLen(before), "who only looks writes nothing")
+	b.Expect(b.writes(alpha, ns)).To(HaveLen(before), "to explain writes nothing")
 	none := types.NamespacedName{Namespace: ns, Name: "none"}
 	_, err := Explain(context.Background(), alpha.client, clustercache.Status{}, settings, none)
 	b.Expect(err).To(MatchError(ContainSubstring("not found")))

@@ -39,7 +39,7 @@
 // The Secret by which a target is registered may be an access Secret, too, if the hub uses a token. The kubeconfig that
 // the hub reads (key value, or kubeconfig) gets the new token, and the cluster cache continues with it in the
 // connection that it has. With inject-ca-bundle it only ever gets the certificates that the connection was made with.
-// If the token has expired, nothing can be requested any longer, and who made the registration has to replace it.
+// If the token has expired, nothing can be requested any longer, and the owner of the registration has to replace it.
 //
 // # Faults
 //

@@ -504,9 +504,9 @@ func (d *Dispatcher) enqueueNamespace(ctx context.Context, namespace string, pri
 }
 
 // Each calls f with every ManagedResource that the informer shows, of those that the options select, the oldest first,
-// to the second. f must not change it. Who fills an empty cluster makes definitions and Namespaces before what is in
-// need of them, and an informer has no order: without one, most of a new target's ManagedResources would fail once and
-// wait for another attempt.
+// to the second. f must not change it. Definitions and Namespaces are usually created before what needs them, and an
+// informer has no order: without one, most of a new target's ManagedResources would fail once and wait for another
+// attempt.
 func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource),
 	options ...client.ListOption) {
 	list := &resourcesv1alpha1.ManagedResourceList{}

@@ -108,8 +108,8 @@ func normalize(class string) string {
 
 // FollowControllers calls changed for each target whose controllers may be others than before, until ctx ends: because
 // of what its TargetCluster says about them, or because another registration of its cluster came or went. At first that
-// are all that have a cluster, or say something. What it began has ended when work is done. What follows from another
-// label of a registration is for those to notice who follow registrations.
+// are all that have a cluster, or say something. What it began has ended when work is done. Changed labels of
+// registrations are not followed here: callers get these from the events of the cluster cache.
 func (s *Settings) FollowControllers(
 	ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
 ) error {

@@ -422,7 +422,7 @@ func TestPodsOfASelector(t *testing.T) {
 	}
 }
 
-// A kind in two versions has two watches; an event counts for those alone who look at that version.
+// A kind in two versions has two watches; an event counts only for ManagedResources that list that version.
 func TestTwoVersionsOfAKind(t *testing.T) {
 	const old = "Thing.v1beta1.example.com"
 	l := newLive(t, "example.com/v1", "Thing", things, "")
@@ -465,7 +465,7 @@ func TestTwoVersionsOfAKind(t *testing.T) {
 	l.clusters.Put(cluster, things, unready("example.com/v1", "a"))
 	l.Expect(l.causes()).To(ConsistOf(health))
 
-	// The old version is no longer served: that is no concern of those who left it.
+	// The old version is no longer served: that does not affect ManagedResources that no longer list it.
 	moved := newer
 	moved.Name = "b"
 	l.Expect(l.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{newer, moved}, tracker.Exact{})).To(Succeed())

@@ -124,7 +124,7 @@ func TestSecretThatChangesBeforeTheReferenceIsKnown(t *testing.T) {
 			reading := o.begin()
 			o.event(watch.Modified, "u", 12) // dropped, since there is no reference to it
 			o.refers("mr", secret)
-			o.Expect(o.notified()).To(ConsistOf("mr"), "who refers to an unknown Secret reads it (again)")
+			o.Expect(o.notified()).To(ConsistOf("mr"), "a reference to an unknown Secret has it read (again)")
 			reading.Found(at("u", 11))
 			o.expectUnknown()
 			again := o.begin()

@@ -102,7 +102,7 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 	g.Expect(version("foreign-90")).To(Equal("foreign-90"))
 	for _, late := range []string{"foreign-10", "nowhere"} {
 		g.Expect(version(late)).To(Equal("unknown"))
-		g.Expect(notified).To(ContainElement("of-"+late), "who refers to it reads it")
+		g.Expect(notified).To(ContainElement("of-"+late), "the ManagedResource that refers to it has to read it")
 	}
 
 	list(nil, all...) // the next one knows of all references
