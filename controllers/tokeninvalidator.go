@@ -56,8 +56,8 @@ func onlyLabels(class *configv1alpha1.Class) bool {
 	return own != nil && ptr.Deref(own.Enabled, false) && !class.Webhooks.TokenInvalidator.IsEnabled()
 }
 
-// warnOfHalves writes an event on a TargetCluster with settings of its own when these switch the token invalidator on
-// without the webhook: tokens stay valid then. For all other targets it writes a log message.
+// warnOfHalves also writes an event on each followed TargetCluster, once its settings switch the token invalidator on
+// without the webhook: tokens stay valid then. For settings of classes there is the log.
 func (t *term) warnOfHalves(follow multicluster.FollowFunc) multicluster.FollowFunc {
 	var mu sync.Mutex
 	warned := map[clustercache.ClusterKey]bool{}
