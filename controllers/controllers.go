@@ -75,7 +75,7 @@ type Environment struct {
 	Attached *webhookregistration.Attached
 	// Events takes events about objects of the source.
 	Events events.EventRecorder
-	// WatchedUntil is when a hub gave its last sign of life before the term; zero if nobody knows.
+	// WatchedUntil is when a hub last renewed its heartbeat before the term; zero if that is not known.
 	WatchedUntil func() time.Time
 	Metrics      *Metrics
 	// Clock times decisions.

@@ -21,8 +21,8 @@ const (
 	reasonWebhooksInvalid = "WebhooksInvalid"
 )
 
-// newSettings tells the TargetClusters whose settings for controllers or webhooks are faulty. Those in question are off
-// for their targets.
+// newSettings returns the controller that writes events on TargetClusters about faulty settings for controllers or
+// webhooks. The controllers and webhooks in question are off for these targets.
 func newSettings(_ context.Context, t *term) (controller, error) {
 	return controller{start: func(ctx context.Context) error {
 		var work sync.WaitGroup

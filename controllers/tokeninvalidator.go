@@ -50,14 +50,14 @@ func newTokenInvalidator(_ context.Context, t *term) (controller, error) {
 	}}, nil
 }
 
-// onlyLabels tells whether a class has the controller of the token invalidator, and not its webhook.
+// onlyLabels reports whether a class has the controller of the token invalidator, and not its webhook.
 func onlyLabels(class *configv1alpha1.Class) bool {
 	own := class.Controllers.TokenInvalidator
 	return own != nil && ptr.Deref(own.Enabled, false) && !class.Webhooks.TokenInvalidator.IsEnabled()
 }
 
-// warnOfHalves has an event tell each TargetCluster that has settings of its own, once it has the token invalidator
-// switched on without the webhook, that tokens stay valid. For all others there is the log.
+// warnOfHalves also writes an event on each followed TargetCluster, once its settings switch the token invalidator on
+// without the webhook: tokens stay valid then. For settings of classes there is the log.
 func (t *term) warnOfHalves(follow multicluster.FollowFunc) multicluster.FollowFunc {
 	var mu sync.Mutex
 	warned := map[clustercache.ClusterKey]bool{}

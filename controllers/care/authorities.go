@@ -41,7 +41,7 @@ type authority struct {
 	ends time.Time
 }
 
-// authorities tells whether certificate authorities of a target expire within a year: those of its registration, and
+// authorities reports whether certificate authorities of a target expire within a year: those of its registration, and
 // those that it has in kube-system itself, as far as they may be read.
 func (r *reconciler) authorities(ctx context.Context, target *multicluster.Target) (finding, error) {
 	seen := map[[sha256.Size]byte]bool{}

@@ -25,7 +25,7 @@ const maxMessage = 2 << 10
 // finding is what was found out about a constraint.
 type finding struct {
 	constraint string
-	// keep tells that nothing was found out: what was known stays.
+	// keep is true if nothing was found out: what was known stays.
 	keep bool
 	// status is empty if there is nothing to be reported.
 	status          metav1.ConditionStatus
@@ -35,7 +35,7 @@ type finding struct {
 // apply returns what constraints become by findings. It does not change what it is given.
 func apply(before []metav1.Condition, findings []finding, generation int64, now time.Time) []metav1.Condition {
 	after := slices.DeleteFunc(slices.Clone(before), func(c metav1.Condition) bool {
-		return !slices.Contains(constraintTypes, c.Type) // nobody looks after it any longer
+		return !slices.Contains(constraintTypes, c.Type) // no check has this type any longer
 	})
 	for _, f := range findings {
 		switch {
@@ -58,7 +58,7 @@ func apply(before []metav1.Condition, findings []finding, generation int64, now 
 func (r *reconciler) write(ctx context.Context, target *multicluster.Target, findings []finding) error {
 	r.Metrics.set(target.Key(), findings)
 	if r.about(target) == nil {
-		r.logNews(target, findings)
+		r.logNew(target, findings)
 		return nil
 	}
 	tc := &hubv1alpha1.TargetCluster{}
@@ -102,8 +102,8 @@ func (r *reconciler) patch(ctx context.Context, tc *hubv1alpha1.TargetCluster, c
 	return nil
 }
 
-// logNews says what is new about a target that has no TargetCluster.
-func (r *reconciler) logNews(target *multicluster.Target, findings []finding) {
+// logNew logs the new findings about a target that has no TargetCluster.
+func (r *reconciler) logNew(target *multicluster.Target, findings []finding) {
 	m := r.memoryOf(target.Key())
 	for _, f := range findings {
 		if f.keep || m.said[f.constraint] == f.message {
@@ -115,7 +115,7 @@ func (r *reconciler) logNews(target *multicluster.Target, findings []finding) {
 	}
 }
 
-// sweep looks after the constraints of targets that nobody looks at, until ctx ends.
+// sweep updates the constraints of targets in which the controller does not work, until ctx ends.
 func (r *reconciler) sweep(ctx context.Context) error {
 	ticker := time.NewTicker(r.sweepPeriod)
 	defer ticker.Stop()
@@ -126,7 +126,7 @@ func (r *reconciler) sweep(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		if err := r.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-			r.logger.Error(err, "Cannot look after the constraints of targets that nobody looks at")
+			r.logger.Error(err, "Cannot update the constraints of targets in which the controller does not work")
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (r *reconciler) sweepOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// unattended returns what the constraints of a target become if nobody looks at it.
+// unattended returns what the constraints of a target become if the controller does not work in it.
 func (r *reconciler) unattended(tc *hubv1alpha1.TargetCluster) []metav1.Condition {
 	before := tc.Status.Constraints
 	status, registered := r.Environment.Clusters.GetStatus(client.ObjectKeyFromObject(tc))

@@ -72,7 +72,7 @@ func TestCARE10_ExemptConfigurationsDoNotCount(t *testing.T) {
 	b.Eventually(b.constraint(shared.B, webhooks)).Should(isGood)
 	b.validating(shared.B, "not-exempt", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		c.Labels = map[string]string{
-			"remediation.webhook.shoot.gardener.cloud/exclude": "false", "resources.gardener.cloud/managed-by": "somebody",
+			"remediation.webhook.shoot.gardener.cloud/exclude": "false", "resources.gardener.cloud/managed-by": "other",
 		}
 	})
 	b.Eventually(b.constraint(shared.B, webhooks)).Should(And(
@@ -242,7 +242,7 @@ func TestCARE13_NothingIsWrittenAtRest(t *testing.T) {
 	shared.B.Delete(t, c)
 }
 
-// Somebody writes the TargetCluster all the time; neither loses what it wrote.
+// Another client writes the TargetCluster all the time; neither writer loses what it wrote.
 func TestCARE13_TwoWritersOfAStatus(t *testing.T) {
 	b := newBench(t)
 	b.start(Options{})

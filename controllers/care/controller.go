@@ -31,7 +31,7 @@ const (
 	workers = 32
 	// runTimeout bounds a look at a target.
 	runTimeout = 2 * time.Minute
-	// conflictRetry is the pause after somebody else wrote the TargetCluster at the same time.
+	// conflictRetry is the pause after another client wrote the TargetCluster at the same time.
 	conflictRetry = 5 * time.Second
 	// awayAfter is for how long a target is away until what was known of it says nothing any longer.
 	awayAfter = 5 * time.Minute
@@ -67,12 +67,13 @@ type Options struct {
 	Source client.Client
 	// Settings returns those of a target, from memory; false: the controller is switched off there.
 	Settings func(clustercache.Status) (Settings, bool)
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
-	// Metrics takes what was found out. Nil: nobody does.
+	// Metrics receives what was found out. Nil: it is not recorded.
 	Metrics *Metrics
 
-	// sweepPeriod is how often it is asked which targets nobody looks at. Default: a minute.
+	// sweepPeriod is how often the constraints of targets are updated in which the controller does not work. Default: a
+	// minute.
 	sweepPeriod time.Duration
 	// pageSize is how many objects are listed at a time, maxConfigurations how many configurations of webhooks of a kind
 	// a target may have, and maxDefinitions how many CustomResourceDefinitions. Defaults: 100, 2000 and 5000.
@@ -206,7 +207,7 @@ func (r *reconciler) memoryOf(cluster clustercache.ClusterKey) *memory {
 	return m
 }
 
-// mayChange tells whether a configuration may be changed, or was changed so often that it has to wait.
+// mayChange reports whether a configuration may be changed, or was changed so often that it has to wait.
 func (m *memory) mayChange(uid types.UID, now time.Time) bool {
 	return !now.Before(m.attempts[uid].next)
 }
@@ -287,18 +288,18 @@ func (r *reconciler) look(
 	return findings, err
 }
 
-// concernsAll tells whether an error would meet every other call, too.
+// concernsAll reports whether an error would meet every other call, too.
 func concernsAll(err error) bool {
 	return errors.Is(err, clustercache.ErrConnectionReplaced) || errors.Is(err, clustercache.ErrClusterNotConnected) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// lasts tells whether an error does not go away by itself.
+// lasts reports whether an error does not go away by itself.
 func lasts(err error) bool {
 	return apierrors.IsForbidden(err) || errors.Is(err, errTooMany) || errors.Is(err, untrusted.ErrExceeded)
 }
 
-// isAway tells whether a target has been away for so long that what was known of it says nothing any longer. One that
+// isAway reports whether a target has been away for so long that what was known of it says nothing any longer. One that
 // is hibernated keeps what it has.
 func isAway(status clustercache.Status, now time.Time) bool {
 	switch status.State {

@@ -38,7 +38,7 @@ func versionOf(obj client.Object) version {
 	return version(h.Sum64())
 }
 
-// conversions tells whether there are CustomResourceDefinitions with a conversion webhook whose objects may be stored
+// conversions reports whether there are CustomResourceDefinitions with a conversion webhook whose objects may be stored
 // in several versions. They are large, and seldom change: only those that are new are read whole.
 func (r *reconciler) conversions(ctx context.Context, target *multicluster.Target) (finding, error) {
 	m := r.memoryOf(target.Key())

@@ -25,23 +25,23 @@
 // about to be made. What is found out about the source is logged when it changes, and it counts in the metrics. The
 // other one is looked at again after a period.
 //
-// Of targets that nobody looks at, a sweep in memory takes care: constraints go where the controller is switched off,
-// the target paused included, and become Unknown when a target has been away for five minutes. A hibernated target
-// keeps them.
+// For targets in which the controller does not work there is a sweep in memory: constraints go where the controller is
+// switched off, the target paused included, and become Unknown when a target has been away for five minutes. A
+// hibernated target keeps them.
 //
 // # Remedies
 //
 // A webhook that is called too long gets a shorter timeout. One that fails requests in kube-system and the like does
 // not apply to these namespaces any longer. Only if it fails requests for what is in no namespace, which cannot be
 // excluded, its failure policy becomes Ignore. An annotation on the configuration and an event say what was changed.
-// Configurations that somebody changes back are changed less and less often.
+// Configurations that another client changes back are changed less and less often.
 //
 // To do so weakens whatever the webhook is there for. It is off by default: a hub does not own its targets.
 //
 // # Trade-offs
 //
-// A webhook whose object selector asks for labels that objects of a system do not have does not count, although
-// somebody could label such an object. Otherwise all sidecar injectors would be reported.
+// A webhook whose object selector asks for labels that objects of a system do not have does not count, although a user
+// could label such an object. Otherwise all sidecar injectors would be reported.
 //
 // What could not be found out is Unknown if it will not go away by itself, as missing rights. Other errors are tried
 // again, and what was known stays meanwhile.

@@ -84,7 +84,7 @@ type hook struct {
 
 // problem is what is wrong with a webhook.
 type problem struct {
-	// fails tells that vital requests fail if the webhook does not answer. They are in these namespaces, and in none if
+	// fails is whether vital requests fail if the webhook does not answer. They are in these namespaces, and in none if
 	// clusterScoped is set.
 	fails         bool
 	namespaces    []string
@@ -97,7 +97,7 @@ type problem struct {
 
 func (p problem) none() bool { return !p.fails && p.timeout == 0 }
 
-// judge tells what is wrong with a webhook in a target. system are the labels of the namespace kube-system there.
+// judge returns what is wrong with a webhook in a target. system are the labels of the namespace kube-system there.
 func judge(h hook, system labels.Set) problem {
 	objects, err := selector(h.objectSelector)
 	within, err2 := selector(h.namespaceSelector)
@@ -167,7 +167,7 @@ func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s) //nolint:wrapcheck // it is not reported
 }
 
-// isIn tells whether a rule is about the creation or a change of a resource.
+// isIn reports whether a rule is about the creation or a change of a resource.
 func (v *vital) isIn(
 	r admissionregistrationv1.RuleWithOperations, match *admissionregistrationv1.MatchPolicyType,
 ) bool {
@@ -189,7 +189,7 @@ func (v *vital) isIn(
 		(only == admissionregistrationv1.AllScopes || only == scope) && slices.ContainsFunc(r.Resources, v.is)
 }
 
-// is tells whether the resource or one of its subresources is meant by an entry of a rule.
+// is reports whether the resource or one of its subresources is meant by an entry of a rule.
 func (v *vital) is(entry string) bool {
 	resource, subresource, _ := strings.Cut(entry, "/")
 	if resource != "*" && resource != v.resource {

@@ -132,7 +132,7 @@ func TestCARE24_WhatIsManagedIsNotChanged(t *testing.T) {
 	b.set(shared.B, remedies)
 	for i, label := range []string{
 		"remediation.webhook.shoot.gardener.cloud/exclude=true", "resources.gardener.cloud/managed-by=gardener",
-		"resources.gardener.cloud/managed-by=somebody",
+		"resources.gardener.cloud/managed-by=other",
 	} {
 		b.validating(shared.B, fmt.Sprintf("exempt-%d", i), func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 			key, value, _ := strings.Cut(label, "=")

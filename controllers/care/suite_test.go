@@ -207,7 +207,7 @@ func rule(group, version, resource string) admissionregistrationv1.RuleWithOpera
 	}
 }
 
-// nowhere is the client of a webhook that nobody serves.
+// nowhere is the client configuration of a webhook that no server serves.
 var nowhere = admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://webhook.invalid/")}
 
 // validating creates a configuration with one webhook until the test ends.

@@ -31,14 +31,14 @@ const (
 	managedByGardener = "gardener"
 
 	// maxAttempts is how many configurations are remembered of a target that were changed, to be changed less and less
-	// often if somebody else changes them back.
+	// often if another client changes them back.
 	maxAttempts = 256
 	// firstPause and longestPause are the pauses in between.
 	firstPause, longestPause = 2 * time.Minute, 2 * time.Hour
 )
 
 var (
-	// errTooMany is the end of a list that is longer than anybody can need.
+	// errTooMany ends a list that is longer than any real one.
 	errTooMany = errors.New("too many to look at")
 	// errRefused is the end of a remedy.
 	errRefused = errors.New("the target refuses the change")
@@ -59,7 +59,7 @@ type attempts struct {
 	next time.Time
 }
 
-// webhooks tells whether webhooks can stop a target, and changes them if that is wanted.
+// webhooks reports whether webhooks can stop a target, and changes them if that is wanted.
 func (r *reconciler) webhooks(ctx context.Context, target *multicluster.Target, remediate bool) (finding, error) {
 	system, err := systemLabels(ctx, target)
 	if err != nil {
@@ -159,7 +159,7 @@ func page(
 	return n, err //nolint:wrapcheck // it cannot fail for a list
 }
 
-// isExempt tells whether a configuration is not to be looked at.
+// isExempt reports whether a configuration is not to be looked at.
 func isExempt(of map[string]string) bool {
 	return of[hubv1alpha1.ExcludeWebhookLabel] == "true" || of[resourcesv1alpha1.ManagedByLabel] == managedByGardener
 }
@@ -207,7 +207,7 @@ func judgeAll(kind string, of metav1.ObjectMeta, hooks []hook, system labels.Set
 	for _, change := range changes {
 		c.changes.add(change)
 	}
-	// One that is managed would be changed back; whoever manages it is to correct it.
+	// One that is managed would be changed back; its manager has to correct it.
 	managed := of.Labels[resourcesv1alpha1.ManagedByLabel] != ""
 	if !managed && of.UID != "" && of.ResourceVersion != "" && c.name == of.Name {
 		c.patch = patchOf(of, remedies, changes)
@@ -249,7 +249,7 @@ func (r *reconciler) remedy(
 			m.changed(c.uid, r.clock.Now())
 			r.Metrics.remediedOne()
 			target.Log.Info("Changed webhooks that could stop the target", "kind", c.kind, "name", c.name)
-			r.tellChanges(target, c)
+			r.reportChanges(target, c)
 		case apierrors.IsNotFound(err):
 		case apierrors.IsConflict(err): // the next look sees what has become of it
 			left = append(left, c)
@@ -264,8 +264,8 @@ func (r *reconciler) remedy(
 	return left, nil
 }
 
-// tellChanges writes an event about a configuration that was changed.
-func (r *reconciler) tellChanges(target *multicluster.Target, c configuration) {
+// reportChanges writes an event about a configuration that was changed.
+func (r *reconciler) reportChanges(target *multicluster.Target, c configuration) {
 	about := r.about(target)
 	if about == nil {
 		return

@@ -36,7 +36,7 @@ const (
 var errTooMany = errors.New("there are too many")
 
 // look returns what the Node still waits for; nil if that is nothing. It fails if it cannot see everything.
-func look(ctx context.Context, c client.Reader, node *corev1.Node) (*news, error) {
+func look(ctx context.Context, c client.Reader, node *corev1.Node) (*nodeEvent, error) {
 	daemonSets, err := daemonSetsOf(ctx, c, node)
 	if err != nil {
 		return nil, fmt.Errorf("listing critical DaemonSets: %w", err)
@@ -70,8 +70,8 @@ func look(ctx context.Context, c client.Reader, node *corev1.Node) (*news, error
 	return nil, nil
 }
 
-func waitingFor(reason, what string, names []string) *news {
-	return &news{warning: true, reason: reason, note: untrusted.Text(what+": "+strings.Join(names, ", "), maxNote)}
+func waitingFor(reason, what string, names []string) *nodeEvent {
+	return &nodeEvent{warning: true, reason: reason, note: untrusted.Text(what+": "+strings.Join(names, ", "), maxNote)}
 }
 
 // pages reads critical objects page by page. read returns how many there were in a page, and where the next one begins.

@@ -70,9 +70,9 @@ type Options struct {
 	Environment multicluster.Environment
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
 	Settings func(clustercache.Status) (Settings, bool)
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
-	// Metrics takes figures. Nil: nobody does.
+	// Metrics takes figures. Nil: they are not recorded.
 	Metrics *Metrics
 }
 
@@ -137,14 +137,14 @@ type reconciler struct {
 	faults   *multicluster.Faults
 
 	mu sync.Mutex
-	// told is what was said last about each Node that has the taint.
-	told map[clustercache.ClusterKey]map[string]news
+	// reported is the last event about each Node that has the taint.
+	reported map[clustercache.ClusterKey]map[string]nodeEvent
 }
 
 func newReconciler(options Options) *reconciler {
 	r := &reconciler{
 		settings: options.Settings, clock: options.Environment.Clock, metrics: options.Metrics,
-		told: map[clustercache.ClusterKey]map[string]news{},
+		reported: map[clustercache.ClusterKey]map[string]nodeEvent{},
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
@@ -162,7 +162,7 @@ func (r *reconciler) Forget(cluster clustercache.ClusterKey) {
 	r.faults.Forget(cluster)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.told, cluster)
+	delete(r.reported, cluster)
 }
 
 // Reconcile takes the taint off a Node, or looks again after a while.
@@ -201,10 +201,10 @@ func (r *reconciler) lookAt(
 		return reconcile.Result{}, fmt.Errorf("critical components of Node %s: %w", untrusted.Name(node.Name), err)
 	}
 	if missing != nil {
-		r.tell(ctx, target, node, *missing)
+		r.report(ctx, target, node, *missing)
 		return reconcile.Result{RequeueAfter: settings.backoff()}, nil
 	}
-	r.tell(ctx, target, node, news{reason: reasonReady, note: "All critical components of the node are ready"})
+	r.report(ctx, target, node, nodeEvent{reason: reasonReady, note: "All critical components of the node are ready"})
 	if err := removeTaint(ctx, target.Client, node); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -213,7 +213,7 @@ func (r *reconciler) lookAt(
 	return reconcile.Result{}, nil
 }
 
-// isOurs tells whether a taint is that of critical components, with whatever effect and value.
+// isOurs reports whether a taint is that of critical components, with whatever effect and value.
 func isOurs(taint corev1.Taint) bool { return taint.Key == nodemarks.CriticalComponentsTaint }
 
 // removeTaint writes the Node without the taint, if it still is what was read.

@@ -30,8 +30,8 @@
 // The same event is written again after half an hour only. What was said is forgotten when the taint is gone, and at
 // the end of a term.
 //
-// Where there is no critical component at all, the taint is removed at once. Whoever creates a cluster has to apply
-// its DaemonSets before the first Node joins.
+// Where there is no critical component at all, the taint is removed at once. So the DaemonSets of a new cluster have to
+// be applied before its first Node joins.
 //
 // # Trust
 //

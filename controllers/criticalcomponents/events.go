@@ -27,20 +27,20 @@ const (
 	maxNote = 1024
 	// repeat is the time after which the same is said again. API servers keep events for an hour by default.
 	repeat = 30 * time.Minute
-	// reporter is who writes events.
+	// reporter is the reporting controller of events.
 	reporter = "trellis"
 )
 
-// news are what an event says about a Node.
-type news struct {
+// nodeEvent is what an event says about a Node.
+type nodeEvent struct {
 	warning      bool
 	reason, note string
 	at           time.Time
 }
 
-// tell writes an event on the Node, in its target, unless it has said so already. Without events everything else
-// continues.
-func (r *reconciler) tell(ctx context.Context, target *multicluster.Target, node *corev1.Node, n news) {
+// report writes an event on the Node, in its target, unless the last one said the same recently. If it fails,
+// everything else continues.
+func (r *reconciler) report(ctx context.Context, target *multicluster.Target, node *corev1.Node, n nodeEvent) {
 	n.at = r.clock.Now()
 	if !r.isNew(target.Key(), node.Name, n) {
 		return
@@ -62,26 +62,26 @@ func (r *reconciler) tell(ctx context.Context, target *multicluster.Target, node
 	r.remember(target.Key(), node.Name, n)
 }
 
-func (r *reconciler) isNew(cluster clustercache.ClusterKey, node string, n news) bool {
+func (r *reconciler) isNew(cluster clustercache.ClusterKey, node string, n nodeEvent) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last, known := r.told[cluster][node]
+	last, known := r.reported[cluster][node]
 	return !known || last.reason != n.reason || last.note != n.note || n.at.Sub(last.at) >= repeat
 }
 
-func (r *reconciler) remember(cluster clustercache.ClusterKey, node string, n news) {
+func (r *reconciler) remember(cluster clustercache.ClusterKey, node string, n nodeEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.told[cluster] == nil {
-		r.told[cluster] = map[string]news{}
+	if r.reported[cluster] == nil {
+		r.reported[cluster] = map[string]nodeEvent{}
 	}
-	r.told[cluster][node] = n
+	r.reported[cluster][node] = n
 }
 
-// forget forgets what was said about a Node that does not wait any longer.
+// forget drops what was reported about a Node that does not wait any longer.
 func (r *reconciler) forget(cluster clustercache.ClusterKey, node string) {
 	r.metrics.done(cluster, node)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.told[cluster], node)
+	delete(r.reported[cluster], node)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// Waits tells whether a Node has the taint.
+// Waits reports whether a Node has the taint.
 func Waits(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec.Taints, isOurs) }
 
 // Explain returns what a Node of a target waits for, as the reason and the note of the event about it. Both are empty

@@ -77,7 +77,7 @@ func (m *Metrics) done(target clustercache.ClusterKey, node string) {
 	}
 }
 
-// waitingCollector tells when it is asked: Nodes wait longer by themselves.
+// waitingCollector calculates its figures when it is collected: waiting times grow without an event.
 type waitingCollector struct{ *Metrics }
 
 var descWaiting, descOldest = metricWaiting.Desc(), metricOldest.Desc()

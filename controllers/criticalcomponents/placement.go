@@ -10,8 +10,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// shouldRun tells whether the DaemonSet controller would create a pod on a Node, as it is at present. A DaemonSet that
-// does not tolerate one of its taints should not, that of critical components included.
+// shouldRun reports whether the DaemonSet controller would create a pod on a Node, as it is at present. A DaemonSet
+// that does not tolerate one of its taints should not, that of critical components included.
 func shouldRun(d *appsv1.DaemonSet, node *corev1.Node) bool {
 	pod := &corev1.Pod{Spec: d.Spec.Template.Spec}
 	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
@@ -26,7 +26,7 @@ func shouldRun(d *appsv1.DaemonSet, node *corev1.Node) bool {
 	return !untolerated
 }
 
-// keepsAway tells whether a taint keeps pods that do not tolerate it from a Node.
+// keepsAway reports whether a taint keeps pods that do not tolerate it from a Node.
 func keepsAway(taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
 }

@@ -185,7 +185,7 @@ func TestCSR15_Gardenadm(t *testing.T) {
 	}
 }
 
-// Organizations become groups. Without the setting nobody looks at them, as in GRM.
+// Organizations become groups. Without the setting they are not checked, as in GRM.
 func TestStrictDeniesNodeAgentsGroups(t *testing.T) {
 	for name, strict := range map[string]bool{"strict-groups": true, "groups": false} {
 		b := start(t, with(Settings{Strict: strict}, alpha))

@@ -70,7 +70,8 @@ var watched = func() (all []*multicluster.Objects) {
 	return all
 }()
 
-// isDecided tells it of an object that was watched. What cannot be read is decided when it is read again.
+// isDecided reports whether the CSR that a watch shows is decided. One that cannot be read counts as undecided: the run
+// reads it again.
 func isDecided(obj client.Object) bool {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	content, ok := obj.(interface{ UnstructuredContent() map[string]any })
@@ -97,9 +98,9 @@ type Options struct {
 	Source client.Reader
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
 	Settings func(clustercache.Status) (Settings, bool)
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
-	// Metrics takes figures. Nil: nobody does.
+	// Metrics takes figures. Nil: they are not recorded.
 	Metrics *Metrics
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Judgement is what the approver would decide about a request now.
 type Judgement struct {
-	// Decided is the condition by which somebody has decided the request; nil if nobody has.
+	// Decided is the condition by which the request was decided; nil if it was not.
 	Decided *certificatesv1.CertificateSigningRequestCondition
 	// Ours is false for requests that the approver leaves to others.
 	Ours bool
@@ -28,8 +28,8 @@ type Judgement struct {
 }
 
 // Explain judges a request as the approver does, whether or not it has been decided, and decides nothing. home is the
-// namespace of the registration in the source. IsUnusable tells of an error whether the approver
-// cannot judge the request at all.
+// namespace of the registration in the source. IsUnusable reports whether its error says that the approver cannot judge
+// the request at all.
 func Explain(ctx context.Context, settings Settings, home string, source, target client.Reader,
 	csr *certificatesv1.CertificateSigningRequest) (*Judgement, error) {
 	found := &Judgement{}
@@ -59,7 +59,7 @@ func Explain(ctx context.Context, settings Settings, home string, source, target
 	return found, nil
 }
 
-// IsUnusable tells whether an error of Explain says that the request can never be judged.
+// IsUnusable reports whether an error of Explain says that the request can never be judged.
 func IsUnusable(err error) bool {
 	unusable := (*unusableError)(nil)
 	return errors.As(err, &unusable)

@@ -47,7 +47,7 @@ var machineList = schema.GroupVersionKind{Group: "machine.sapcloud.io", Version:
 type outcome string
 
 const (
-	noOpinion outcome = "" // somebody else may decide it
+	noOpinion outcome = "" // another approver may decide it
 	approved  outcome = "approved"
 	denied    outcome = "denied"
 )
@@ -141,7 +141,7 @@ func (j *judge) kubelet(ctx context.Context) (verdict, error) {
 	return j.strict(), nil
 }
 
-// kubeletMachine tells whether a node has exactly one Machine.
+// kubeletMachine reports whether a node has exactly one Machine.
 func (j *judge) kubeletMachine(ctx context.Context, node string) (verdict, error) {
 	if j.WithoutMachines {
 		return approve, nil
@@ -197,7 +197,7 @@ func (j *judge) addresses(node *corev1.Node) (verdict, error) {
 	return approve, nil
 }
 
-// strict tells whether a kubelet asks for no more than a server certificate.
+// strict reports whether a kubelet asks for no more than a server certificate.
 func (j *judge) strict() verdict {
 	if !j.Strict {
 		return approve
@@ -305,7 +305,7 @@ func (j *judge) machines(
 	return list.Items, nil
 }
 
-// absent tells whether an API server said that an object does not exist. A proxy that finds no API server says "not
+// absent reports whether an API server said that an object does not exist. A proxy that finds no API server says "not
 // found", too.
 func absent(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)

@@ -144,20 +144,20 @@ func TestCSR3_ChecksHaveAnOrder(t *testing.T) {
 		corev1.NodeAddress{Type: corev1.NodeHostName, Address: "host"})
 	b.machine(alpha, home, "machine-csr3-ips", "csr3-ips")
 	bad := wish{
-		signer: certificatesv1.KubeletServingSignerName, user: "nobody", commonName: "somebody",
+		signer: certificatesv1.KubeletServingSignerName, user: "a-user", commonName: "a-name",
 		usages: []certificatesv1.KeyUsage{certificatesv1.UsageCertSign},
 	}
 	steps := []struct {
 		check  string
 		repair func(*wish) // what the check before found
 	}{
-		{`username "nobody" does not begin with "system:node:"`, func(*wish) {}},
+		{`username "a-user" does not begin with "system:node:"`, func(*wish) {}},
 		{
 			"there are neither DNS names nor IP addresses among the subject alternative names",
 			func(w *wish) { w.user = "system:node:csr3-missing" },
 		},
 		{
-			`common name "somebody" is not the username "system:node:csr3-missing"`,
+			`common name "a-name" is not the username "system:node:csr3-missing"`,
 			func(w *wish) { w.ips = []string{"10.0.0.2"} },
 		},
 		{

@@ -61,7 +61,7 @@ func (m *Metrics) decided(target clustercache.ClusterKey, o outcome, signer stri
 	}
 }
 
-// deniedCollector tells of each target how many of its requests were denied.
+// deniedCollector reports, for each target, how many of its requests were denied.
 type deniedCollector struct{ *Metrics }
 
 var descDenied = metricDenied.Desc()

@@ -31,7 +31,7 @@ func (b *bench) in(t *testing.T) *bench {
 	return &sub
 }
 
-// decide does what somebody else may do.
+// decide decides a request as another approver does.
 func (b *bench) decide(s *site, csr *certificatesv1.CertificateSigningRequest, conditionType string) {
 	b.t.Helper()
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -88,8 +88,8 @@ func TestCSR17_GarbageIsAnErrorAndNoDenial(t *testing.T) {
 			"no request in it", []byte("-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"),
 			"spec.request cannot be parsed",
 		},
-		{"more names than anybody has", large.pem(b), "spec.request has 509 alternative names, more than 500"},
-		{"more bytes than anybody needs", huge.pem(b), "bytes, more than 65536"},
+		{"too many names", large.pem(b), "spec.request has 509 alternative names, more than 500"},
+		{"too many bytes", huge.pem(b), "bytes, more than 65536"},
 	}
 	for i, test := range tests {
 		t.Run("CSR-17 "+test.name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestCSR19_AConflictIsTriedAgain(t *testing.T) {
 		})
 	}
 
-	t.Log("somebody labels it")
+	t.Log("another client labels it")
 	meanwhile(func(csr *certificatesv1.CertificateSigningRequest) {
 		csr.Labels = map[string]string{"changed": "true"}
 		b.Expect(alpha.client.Update(context.Background(), csr)).To(Succeed())
@@ -240,7 +240,7 @@ func TestCSR19_AConflictIsTriedAgain(t *testing.T) {
 	b.Expect(b.conditions(alpha, "csr19")()).To(HaveLen(1))
 	b.Eventually(b.metric("trellis_controller_csr_decisions_total", "decision", "approved")).Should(BeEquivalentTo(1))
 
-	t.Log("somebody denies it")
+	t.Log("another client denies it")
 	b.delete(alpha, csr)
 	meanwhile(func(csr *certificatesv1.CertificateSigningRequest) { b.decide(alpha, csr, "Denied") })
 	b.request(alpha, "csr19", fulfilled("csr19"))
@@ -248,7 +248,7 @@ func TestCSR19_AConflictIsTriedAgain(t *testing.T) {
 	b.Eventually(b.runs("success")).Should(BeNumerically(">=", 2), "it has been looked at again")
 	b.Expect(b.decision(alpha, "csr19")()).To(HavePrefix("Denied/Other"))
 
-	t.Log("somebody deletes it")
+	t.Log("another client deletes it")
 	runs := b.runs("success")()
 	meanwhile(func(csr *certificatesv1.CertificateSigningRequest) { b.delete(alpha, csr) })
 	csr = &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "csr19"}}

@@ -52,7 +52,7 @@ func parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequ
 	return request, nil
 }
 
-// decided tells whether nothing is left to decide of a CertificateSigningRequest.
+// decided reports whether nothing is left to decide of a CertificateSigningRequest.
 func decided(csr *certificatesv1.CertificateSigningRequest) bool {
 	for _, condition := range csr.Status.Conditions {
 		if decides(string(condition.Type)) {
@@ -67,5 +67,5 @@ func decides(conditionType string) bool {
 		conditionType == string(certificatesv1.CertificateDenied)
 }
 
-// isName tells whether an object can have a name, which may come from anybody.
+// isName reports whether an object can have a name, which may come from any client.
 func isName(name string) bool { return len(utilvalidation.IsDNS1123Subdomain(name)) == 0 }

@@ -17,8 +17,9 @@ type Settings struct {
 	// MachineNamespace is the namespace of the source with the Machines of the target. It can only be the home namespace
 	// of the target, which is what empty means: those of other targets have Machines with the same node names.
 	MachineNamespace string
-	// WithoutMachines has nobody ask for Machines. A kubelet then needs no more than a Node, and a node agent is taken to
-	// be on the node with the name of its machine. It is for targets whose machines are not managed by the source.
+	// WithoutMachines switches the check of Machines off. A kubelet then needs no more than a Node, and a node agent
+	// counts as being on the node with the name of its machine. It is for targets whose machines are not managed by the
+	// source.
 	WithoutMachines bool
 	// Gardenadm has client certificates for gardenadm approved, which are of use in a garden or self-hosted cluster only.
 	Gardenadm bool
@@ -45,7 +46,7 @@ func SettingsOf(own *hubv1alpha1.CSRApproverController) (settings Settings, on b
 	}, true
 }
 
-// Validate tells whether Machines can be looked for where the settings have them, for a target with a home namespace,
+// Validate reports whether Machines can be looked for where the settings have them, for a target with a home namespace,
 // which is empty for a target that is not registered in the source. If not, nothing is approved or denied. All other
 // faults are those of hubv1alpha1.TargetControllers.Faults, with which a target has no approver.
 func (s Settings) Validate(home string) error {

@@ -53,9 +53,9 @@ type Options struct {
 	Follow multicluster.FollowFunc
 	// MinimumLifetime is the age below which objects are left alone. Nil: 10 minutes.
 	MinimumLifetime *time.Duration
-	// Clock tells the age of objects. Default: the real one.
+	// Clock is what the age of objects is calculated with. Default: the real one.
 	Clock clock.PassiveClock
-	// Metrics takes figures. Nil: nobody does.
+	// Metrics takes figures. Nil: they are not recorded.
 	Metrics *Metrics
 
 	// pageSize is how many objects are listed at a time. Default 500.
@@ -98,7 +98,7 @@ type collector struct {
 
 // memory is what is known of a target from earlier passes. Only its passes use it, of which there is one at a time.
 type memory struct {
-	// managedResources tells that the target once served them.
+	// managedResources is whether the target once served them.
 	managedResources bool
 	// after is where the last pass ended that could not look at everything, by kind: a namespace, a slash and a name.
 	after map[string]string

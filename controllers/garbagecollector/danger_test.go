@@ -48,7 +48,7 @@ func TestGC19_KindsThatAreNotThere(t *testing.T) {
 	b.stays(used...)
 	b.Expect(shared.recorder.Events).NotTo(Receive())
 
-	t.Log("ManagedResources go: nobody can tell what they referred to")
+	t.Log("ManagedResources go: what they referred to is unknown")
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "managedresources.resources.gardener.cloud"},
 	}

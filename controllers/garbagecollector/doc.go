@@ -1,8 +1,8 @@
 // Package garbagecollector deletes ConfigMaps and Secrets of targets that nothing refers to any longer.
 //
-// Whoever gives an immutable ConfigMap or Secret a new name for each content cannot tell when the old one is not needed
-// any longer. Such objects have a label that says that they may be collected, and what uses them has annotations with
-// their names (package apis/references).
+// A client that gives an immutable ConfigMap or Secret a new name for each content does not know when the old one is no
+// longer needed. Such objects have a label that says that they may be collected, and what uses them has annotations
+// with their names (package apis/references).
 //
 // # How it works
 //

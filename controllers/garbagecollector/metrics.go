@@ -72,7 +72,7 @@ func (m *Metrics) deleted(target clustercache.ClusterKey) {
 	}
 }
 
-// collectedCollector tells when it is asked: that no pass goes well gets worse by itself.
+// collectedCollector calculates its figures when it is collected: the number of missed passes grows without an event.
 type collectedCollector struct{ *Metrics }
 
 var descMissed, descCollected = metricMissed.Desc(), metricCollected.Desc()

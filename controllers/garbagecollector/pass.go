@@ -187,7 +187,7 @@ func (p *pass) listCandidates(ctx context.Context, kind string) error {
 	}, client.MatchingLabels{references.Label: references.LabelValue})
 }
 
-// isCollectable tells whether an object is labelled as one that may be collected, is old enough, and is not being
+// isCollectable reports whether an object is labelled as one that may be collected, is old enough, and is not being
 // deleted already.
 func (p *pass) isCollectable(obj *metav1.PartialObjectMetadata) bool {
 	return obj.Labels[references.Label] == references.LabelValue && obj.DeletionTimestamp == nil &&

@@ -355,7 +355,7 @@ func collectableMeta(namespace, name string) metav1.ObjectMeta {
 	}
 }
 
-// exists tells whether an object is still there.
+// exists reports whether an object is still there.
 func (s *site) exists(obj client.Object) func() bool {
 	return func() bool {
 		got := &metav1.PartialObjectMetadata{}

@@ -120,7 +120,7 @@ func (p *pass) delete(ctx context.Context, namespace string, one candidate, as v
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil
-	case apierrors.IsConflict(err): // somebody is at work on it; the next pass sees what has become of it
+	case apierrors.IsConflict(err): // another client has changed it; the next pass looks at it again
 		return nil
 	}
 	return f.note(fmt.Errorf("deleting %s %s/%s: %w", kind, namespace, one.name, err))

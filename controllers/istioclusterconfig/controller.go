@@ -43,7 +43,7 @@ type Options struct {
 	Environment multicluster.Environment
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
 	Settings func(clustercache.Status) (Settings, bool)
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
 
 	bounds bounds // default: defaultBounds
@@ -154,7 +154,7 @@ func (r *reconciler) Reconcile(
 	return reconcile.Result{}, nil
 }
 
-// synced tells whether all is known that filters follow from. It is not while the target lacks the kinds of Istio.
+// synced reports whether all is known that filters follow from. It is not while the target lacks the kinds of Istio.
 func (w *run) synced() bool {
 	for _, objects := range w.watches.all() {
 		subscription := w.Objects(objects)
@@ -168,7 +168,7 @@ func (w *run) synced() bool {
 	return true
 }
 
-// ready tells whether filters may be written and deleted.
+// ready reports whether filters may be written and deleted.
 func (w *run) ready() bool {
 	if !w.synced() {
 		return false
@@ -183,7 +183,7 @@ func (w *run) ready() bool {
 	return message == ""
 }
 
-// readyOrMissed tells the same. If that is not so, it is remembered.
+// readyOrMissed returns the same as ready. If it is false, the missed run is remembered.
 func (w *run) readyOrMissed() bool {
 	if w.ready() {
 		return true
@@ -208,7 +208,7 @@ func (w *run) all() {
 	w.enqueue(sources)
 }
 
-// reportRefused tells the owner of the target that a watch is refused, so that nothing is done in it.
+// reportRefused reports to the owner of the target that a watch is refused, so that nothing is done in it.
 func (w *run) reportRefused() {
 	message := ""
 	for _, objects := range w.watches.all() {

@@ -59,7 +59,8 @@ func (w *run) warn(ctx context.Context, about corev1.ObjectReference, reason, me
 	}
 }
 
-// report tells the owner of the target about it, once until something else is to be said, or nothing.
+// report writes a message to the log, and as an event for the owner of the target. It does not repeat a message until
+// there was another one, or none.
 func (w *run) report(reason, message string) {
 	message = untrusted.Message(message)
 	if !w.memory.say(subject{reason: reason}, message) {

@@ -224,7 +224,7 @@ func TestIST16_NamespacesBeginAndCeaseToHaveGateways(t *testing.T) {
 	b.stop()
 	labelled(late, "else")
 	b.restart()
-	b.Eventually(b.patches(alpha, late, source)).Should(BeNil(), "nobody saw how it ceased")
+	b.Eventually(b.patches(alpha, late, source)).Should(BeNil(), "the hub did not see the change")
 }
 
 func TestIST17_NothingIsWrittenWhileAllIsAsItShouldBe(t *testing.T) {

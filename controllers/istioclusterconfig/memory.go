@@ -14,8 +14,8 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// writeRate, a second, and writeBurst bound how often EnvoyFilters of one target are written: somebody in it may undo
-// each write.
+// writeRate, a second, and writeBurst bound how often EnvoyFilters of one target are written: another client in it may
+// undo each write.
 const writeRate, writeBurst = 20, 500
 
 // A source may have its filters written sourceBurst times at once, and then once in sourcePeriod, for the same reason.
@@ -57,7 +57,7 @@ type subject struct {
 	reason string
 }
 
-// say tells whether something is new. Nothing to say is forgotten.
+// say reports whether something is new. Nothing to say is forgotten.
 func (m *memory) say(about subject, what string) bool {
 	if what == "" {
 		m.said.Remove(about)

@@ -261,7 +261,7 @@ func ofService(name types.NamespacedName, old, value any) []types.NamespacedName
 	return []types.NamespacedName{name}
 }
 
-// sameEffect tells whether the same follows from an object as before. Nothing follows from one that is not there.
+// sameEffect reports whether the same follows from an object as before. Nothing follows from one that is not there.
 func sameEffect(old, value any) bool {
 	for _, state := range []*any{&old, &value} {
 		if *state == nil {

@@ -171,7 +171,7 @@ func (w *run) write(ctx context.Context, want *unstructured.Unstructured) error 
 			return nil
 		}
 		if isEnding(err) {
-			return nil // a watch tells that the namespace, or the kind, ends
+			return nil // a watch will show that the namespace, or the kind, ends
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating EnvoyFilter %s: %w", key, err)
@@ -205,7 +205,7 @@ func (w *run) write(ctx context.Context, want *unstructured.Unstructured) error 
 	return nil
 }
 
-// isEnding tells whether there is no place for a filter any longer, or not any filter.
+// isEnding reports whether there is no place for a filter any longer, or not any filter.
 func isEnding(err error) bool {
 	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
@@ -219,7 +219,7 @@ func (w *run) delete(ctx context.Context, key types.NamespacedName, seen filter)
 	gone.SetName(key.Name)
 	err := w.Client.Delete(ctx, gone, client.Preconditions{UID: &seen.uid, ResourceVersion: &seen.version})
 	if apierrors.IsConflict(err) || err != nil && isEnding(err) {
-		return nil // a watch tells how it is now
+		return nil // a watch will show how it is now
 	}
 	if err != nil {
 		return fmt.Errorf("deleting EnvoyFilter %s: %w", key, err)

@@ -31,7 +31,7 @@ func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Resul
 			d.unknownHealth(s.decision.Reason, s.decision.Message)
 		}))
 	}
-	// Objects that are known are ours, though somebody took the finalizer off.
+	// Objects that are known are ours, although another client removed the finalizer.
 	if states, _ := r.tracker.AcceptedStates(s.name); !s.marked() && len(states) == 0 {
 		if err := r.status.write(ctx, s, func(d *draft) { d.Resources = nil }); err != nil {
 			return end(err)
@@ -92,7 +92,7 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	if err := r.status.write(ctx, s, func(d *draft) { d.Resources = nil }); err != nil {
 		return end(err)
 	}
-	// Bound to the new one in one step: a finalizer without a mark would be nobody's.
+	// Bound to the new one in one step: a finalizer without a mark would belong to no target.
 	base := s.mr.DeepCopy()
 	s.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(now.UID)
 	delete(s.mr.Annotations, hubv1alpha1.AppliedAnnotation)

@@ -89,7 +89,7 @@ func conditionApplied(mr *resourcesv1alpha1.ManagedResource) *resourcesv1alpha1.
 	return resourcesv1alpha1.GetCondition(mr.Status.Conditions, resourcesv1alpha1.ConditionResourcesApplied)
 }
 
-// appliedTrue tells whether a ManagedResource says that it is applied.
+// appliedTrue reports whether a ManagedResource says that it is applied.
 func appliedTrue(mr *resourcesv1alpha1.ManagedResource) bool {
 	c := conditionApplied(mr)
 	return c != nil && c.Status == resourcesv1alpha1.ConditionTrue

@@ -41,18 +41,18 @@ import (
 )
 
 // judging is a reconciler with one ManagedResource that is applied: a ConfigMap and a Deployment, accepted at version
-// 10. Nobody has looked at its health yet, and no watch has listed anything.
+// 10. Its health was not assessed yet, and no watch has listed anything.
 type judging struct {
 	*WithT
 	*reconciler
-	t        *testing.T
-	ctx      context.Context
-	clusters *clustersfake.Cache
-	clock    *clocktesting.FakeClock
-	server   client.Client
-	writes   int
-	news     int // of the tracker
-	work     *scope
+	t             *testing.T
+	ctx           context.Context
+	clusters      *clustersfake.Cache
+	clock         *clocktesting.FakeClock
+	server        client.Client
+	writes        int
+	notifications int // of the tracker
+	work          *scope
 }
 
 const uid = "uid-of-target" // as the fake gives it
@@ -93,7 +93,7 @@ func judged(t *testing.T) *judging {
 		}),
 		tracker: tracker.New(tracker.Options{
 			Clusters: j.clusters, FieldManager: hubv1alpha1.FieldManager, Selector: labels.Everything(), Clock: j.clock,
-			Notify: func(types.NamespacedName, tracker.Cause) { j.news++ },
+			Notify: func(types.NamespacedName, tracker.Cause) { j.notifications++ },
 		}),
 	}
 	j.health = &health{
@@ -301,7 +301,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		},
 		"H3 it is being applied": {happens: applied(resourcesv1alpha1.ConditionProgressing, resourcesv1alpha1.ReasonApplyProgressing), health: kept, rollout: kept},
 		"H3 it failed":           {happens: applied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed), health: kept, rollout: kept},
-		"H3 nobody says": {
+		"H3 the condition is missing": {
 			happens: func(j *judging) {
 				j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
 					d.Conditions = d.Conditions[1:]
@@ -351,7 +351,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			},
 			health: kept, rollout: kept,
 		},
-		"the target wakes, and nobody dialled it yet": {
+		"the target is no longer hibernated, and not dialled yet": {
 			happens: func(j *judging) {
 				j.clusters.SetState(j.work.target, clustercache.StateHibernated, clustercache.ReasonHibernated, "")
 			},
@@ -365,7 +365,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			health: kept, rollout: kept,
 		},
 	} {
-		for before, well := range map[string]bool{"all was well": true, "nobody looked before": false} {
+		for before, well := range map[string]bool{"all was well": true, "not assessed before": false} {
 			t.Run(name+"/"+before, func(t *testing.T) {
 				j := judged(t)
 				j.shown()
@@ -385,7 +385,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 				test.happens(j)
 				wait := j.look()
 				if test.later > 0 && test.rollout != kept {
-					j.Expect(wait).To(BeNumerically("<=", test.later+time.Second), "somebody looks again when it takes too long")
+					j.Expect(wait).To(BeNumerically("<=", test.later+time.Second), "the next look is due when it takes too long")
 				}
 				j.clock.Step(test.later)
 				j.look()
@@ -425,7 +425,7 @@ func TestRunThatLostItsTargetJudgesNothing(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 }
 
-// What was said while nobody could be asked ends when somebody can, although nothing is judged then.
+// What was reported while the target did not answer ends when it answers again, although nothing is judged then.
 func TestSilenceEndsForWhatIsNotApplied(t *testing.T) {
 	j := judged(t)
 	j.shown()
@@ -495,7 +495,7 @@ func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 	edited := func(j *judging) *unstructured.Unstructured {
 		o := j.configMap("11")
 		o.SetManagedFields([]metav1.ManagedFieldsEntry{{
-			Manager: "somebody", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`),
+			Manager: "other-client", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`),
 		}})
 		return o
 	}
@@ -558,11 +558,11 @@ func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
 			j.work.class = &assignment.Class{}
 			j.shown()
 			j.look()
-			told := j.news
+			notified := j.notifications
 			j.tracker.Begin(j.work.name, deployment(j))
 			test.meanwhile(j)
 			j.tracker.End(j.work.name)
-			j.Expect(j.news).To(Equal(told), "nobody is told")
+			j.Expect(j.notifications).To(Equal(notified), "nothing is notified")
 
 			refused := apply.Outcome{Key: deployment(j), Err: apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "d", errors.New("no"))}
 			j.work.input, j.work.wait = appliedInput, test.wait

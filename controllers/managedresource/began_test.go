@@ -31,7 +31,7 @@ type emptyCache struct{ ctrlcache.Cache }
 
 func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// Whoever watches the controller is not to take its waiting for the source for being stuck.
+// A controller that waits for the source has not begun, so that it does not count as stuck.
 func TestB1_ControllerBeginsWhenTheSourceHasSaidWhatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)

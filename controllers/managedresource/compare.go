@@ -30,8 +30,8 @@ const (
 
 var jobKind = schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}
 
-// mayNotBeDone tells of an object that is not there after a start whether it has to be made again. A Job may have been
-// removed after it had succeeded. If so, what was noted last says so: it does not count it.
+// mayNotBeDone reports whether an object that does not exist after a start may have to be created again. A Job may have
+// been removed after it had succeeded. If so, the last note shows that: it does not count the Job.
 func mayNotBeDone(k inventory.Key) bool { return k.GroupKind() != jobKind }
 
 // findInput finds out what is to be applied, from what is in memory. A Secret that is known not to exist ends the run:
@@ -67,7 +67,7 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 	if s.status.State != clustercache.StateConnected {
 		return endWith(r.health.unreachable(ctx, s))
 	}
-	// Somebody may have taken our marks off. Without them nobody would clean up.
+	// Another client may have removed our marks. Without them no run would clean up.
 	if done, result, err := r.mark(ctx, s); done || err != nil {
 		return done, result, err
 	}

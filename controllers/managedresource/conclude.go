@@ -80,7 +80,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 		s.changed = time.Time{} // also if the run fails from here on
 	}
 	s.state.noteDue = r.clock.Now().Add(noteDelay)
-	// What happened to the objects while they were written was noted, and notified nobody.
+	// Changes of the objects while they were written were recorded, but caused no run.
 	if v := &s.compared; v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return endWith(reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil)
 	}

@@ -51,7 +51,7 @@ type tooLargeError struct{ reason, message string }
 
 func (e *tooLargeError) Error() string { return e.message }
 
-// isContentError tells whether an error is about the content of the ManagedResource, and is to be reported in its
+// isContentError reports whether an error is about the content of the ManagedResource, and is to be reported in its
 // conditions.
 func isContentError(err error) bool {
 	var secret *secretError
@@ -249,7 +249,7 @@ func metadataOfSecret() *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// torn tells whether a Secret has changed since read returned an input. Secrets are read one after the other, so an
+// torn reports whether a Secret has changed since read returned an input. Secrets are read one after the other, so an
 // object that was moved from one to another meanwhile may be in neither of what was read, although it was wanted all
 // the time.
 func (c *content) torn(ctx context.Context, s *scope, input string) (bool, error) {
@@ -293,7 +293,7 @@ func (c *content) emptiedBy(ctx context.Context, s *scope) string {
 	return "no manifest is left in " + strings.Join(texts, ", ")
 }
 
-// change is the last change of a Secret, as far as its managed fields tell.
+// change is the last change of a Secret, as far as its managed fields show.
 type change struct {
 	secret types.NamespacedName
 	at     time.Time

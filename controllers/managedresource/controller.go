@@ -59,8 +59,8 @@ func (c ClassOptions) share(concurrentSyncs int) int {
 // and cost a goroutine of some KiB.
 const workersForSeat = 50
 
-// workers is how many runs of a class may be under way, and seats how many of them may compute at the same time. Where
-// there is one target, seats would protect nobody from it: zero.
+// workers is how many runs of a class may be under way, and seats how many of them may compute at the same time. A
+// class with one target has no other target to protect from it: zero seats.
 func (c ClassOptions) workers(concurrentSyncs int) (workers, seats int) {
 	if c.FixedTarget() != (clustercache.ClusterKey{}) {
 		return concurrentSyncs, 0
@@ -94,12 +94,12 @@ type Options struct {
 	// RunTimeout bounds the work on one ManagedResource; default 10 minutes. Calls to the target end after four
 	// fifths of it.
 	RunTimeout time.Duration
-	// KeepGarbageCollectable tells of a target whether ConfigMaps and Secrets with the garbage collector's label are left
-	// to it. It answers from memory. Nil: they never are.
+	// KeepGarbageCollectable reports whether ConfigMaps and Secrets with the garbage collector's label are left to it in a
+	// target. It answers from memory. Nil: they never are.
 	KeepGarbageCollectable func(target clustercache.ClusterKey) bool
 	// QueueMetrics takes the figures of the queues, those of all terms; nil for none.
 	QueueMetrics *fairqueue.Metrics
-	// Facts is where others learn what only this controller knows of targets; nil if nobody asks.
+	// Facts receives what only this controller knows of targets, for other controllers; nil if none needs it.
 	Facts *targetfacts.Term
 }
 
@@ -168,7 +168,7 @@ func (c *Controller) observe(mr *resourcesv1alpha1.ManagedResource) {
 	c.dispatcher.ObserveWrite(context.Background(), mr)
 }
 
-// notify brings the tracker's news to the queues.
+// notify puts a ManagedResource about which the tracker reports something into its queue.
 func (c *Controller) notify(mr types.NamespacedName, cause tracker.Cause) {
 	priority := dispatch.PriorityRetry
 	if cause == tracker.CauseDrift {
@@ -280,7 +280,7 @@ func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, sourceRetryLast)
 }
 
-// classController has the queue and the workers of a class. It tells ready when its queue takes requests.
+// classController has the queue and the workers of a class. It sends to ready when its queue takes requests.
 func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (
 	controller.TypedController[dispatch.Request], error) {
 	syncs := class.ConcurrentSyncs

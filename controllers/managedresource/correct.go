@@ -26,7 +26,7 @@ type drift struct {
 	intent  apply.Intent
 	entry   resourcesv1alpha1.ObjectReference
 	created bool                // it is gone and will be created again
-	by      []ownership.Foreign // who changed what, where that is known
+	by      []ownership.Foreign // which writers changed what, as far as known
 	owner   string              // that it named when it went, as the watches showed
 }
 
@@ -61,9 +61,9 @@ func (r *reconciler) correct(ctx context.Context, s *scope) (bool, reconcile.Res
 	return endWith(r.concludeCorrection(ctx, s, drifts, append(outcomes, unread...)))
 }
 
-// examine reads the drifted objects live: whether they exist, and who changed them since they were accepted. Objects
-// that turn out to be right, or to be those of another ManagedResource, are accepted as they are. unread are those that
-// could not be looked at.
+// examine reads the drifted objects live: whether they exist, and which writers changed them since they were accepted.
+// Objects that turn out to be right, or to be those of another ManagedResource, are accepted as they are. unread are
+// those that could not be looked at.
 func (o *objects) examine(
 	ctx context.Context, sh *sharers, accepted map[inventory.Key]tracker.Accepted,
 ) (drifts []drift, unread []apply.Outcome) {
@@ -155,8 +155,8 @@ func (o *objects) yieldTo(sh *sharers, key inventory.Key, live *metav1.PartialOb
 	return true
 }
 
-// isUndisturbed tells of an object that is not as it was accepted whether that is only because others wrote what is
-// theirs to write. The watches cannot tell: what is whose depends on the manifest.
+// isUndisturbed reports whether an object that differs from its accepted state does so only in fields that others may
+// write. The watches do not show that: which fields these are depends on the manifest.
 func isUndisturbed(live *metav1.PartialObjectMetadata, manager string, prepared *apply.Prepared,
 	was tracker.Accepted, exact tracker.Exact) bool {
 	record := ownership.Read(live, manager)
@@ -170,7 +170,7 @@ func isUndisturbed(live *metav1.PartialObjectMetadata, manager string, prepared 
 	return err == nil && len(foreign) == 0 && before == now
 }
 
-// blame lists who holds fields that are ours to set, or added payload beside them.
+// blame lists the writers that own fields that are ours to set, or added payload beside them.
 func blame(live *metav1.PartialObjectMetadata, manager string, prepared *apply.Prepared) []ownership.Foreign {
 	by := ownership.LostTo(live, manager, toBeOurs(prepared), prepared.Kept())
 	if added, err := ownership.ForeignPayload(live, manager, prepared.Exempt()); err == nil {
@@ -179,8 +179,8 @@ func blame(live *metav1.PartialObjectMetadata, manager string, prepared *apply.P
 	return by
 }
 
-// removed tells of an object of which nobody holds what is ours whether it lacks something nevertheless: who takes a
-// field away owns nothing by that.
+// removed returns our fields that an object lacks although no other writer owns any of them: a writer that removes a
+// field does not own it afterwards. Nil: none.
 func removed(live *metav1.PartialObjectMetadata, manager string, prepared *apply.Prepared,
 	was tracker.Accepted) []ownership.Foreign {
 	record := ownership.Read(live, manager)
@@ -189,7 +189,7 @@ func removed(live *metav1.PartialObjectMetadata, manager string, prepared *apply
 		return nil
 	}
 	if taken := ownership.LostTo(live, manager, toBeOurs(prepared), nil); len(taken) > 0 {
-		return nil // by somebody whose value wins
+		return nil // another writer owns them, and its values count
 	}
 	gone := record.Gone(toBeOurs(prepared), prepared.Kept())
 	if gone.Empty() {
@@ -198,8 +198,8 @@ func removed(live *metav1.PartialObjectMetadata, manager string, prepared *apply
 	return []ownership.Foreign{{Fields: gone}}
 }
 
-// toBeOurs are the fields that nobody else may change: those of the manifest, but for what counts at creation only, and
-// the owner references, of which there are to be none but the manifest's.
+// toBeOurs are the fields that no other writer may change: those of the manifest, but for what counts at creation only,
+// and the owner references, of which there are to be none but the manifest's.
 func toBeOurs(prepared *apply.Prepared) *fieldpath.Set {
 	finalizers := fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "finalizers"))
 	set := ownership.Fields(prepared.Object.Object).Difference(finalizers)
@@ -271,7 +271,7 @@ func (r *reconciler) concludeCorrection(
 	case appliedTrue(s.mr):
 		err = r.notes.write(ctx, s)
 	case appliedReason(s.mr) == resourcesv1alpha1.ReasonOwnedByOther:
-		err = r.notes.takeBack(ctx, s) // a restart has to find out again who owns what
+		err = r.notes.takeBack(ctx, s) // a restart has to find out the owners again
 	}
 	if err != nil {
 		return reconcile.Result{}, err

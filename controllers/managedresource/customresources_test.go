@@ -48,7 +48,7 @@ func TestX09_DefinitionAndInstanceInOneManagedResource(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ scope, manifestNamespace, liveNamespace string }{
 		"namespaced":                        {scope: "Namespaced", manifestNamespace: "own", liveNamespace: "own"},
-		"namespaced, but nobody says where": {scope: "Namespaced", liveNamespace: "default"},
+		"namespaced, but without namespace": {scope: "Namespaced", liveNamespace: "default"},
 		"cluster-scoped":                    {scope: "Cluster"},
 		"cluster-scoped, with a namespace":  {scope: "Cluster", manifestNamespace: "own"},
 	} {
@@ -86,7 +86,7 @@ func TestX09_DefinitionAndInstanceInOneManagedResource(t *testing.T) {
 	}
 }
 
-// Instances are deleted while their definition still is there: whoever takes off their finalizers needs it.
+// Instances are deleted while their definition still exists: the controllers that remove their finalizers need it.
 func TestX09_InstancesGoBeforeTheirDefinition(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -38,7 +38,7 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 	j.Expect(j.writes).To(BeZero())
 }
 
-func TestFirstChangeIsToldAtOnce(t *testing.T) {
+func TestFirstChangeIsReportedAtOnce(t *testing.T) {
 	j := calmed(t)
 	j.becomes(11, "False", "1 of 2")
 	j.Expect(j.look()).To(BeNumerically(">", time.Minute), "nothing is left to write")
@@ -48,7 +48,7 @@ func TestFirstChangeIsToldAtOnce(t *testing.T) {
 }
 
 // In a roll-out the counts change with every pod. Each text that lasts is written, the last one always.
-func TestTextsThatFollowEachOtherAreToldTogether(t *testing.T) {
+func TestTextsThatFollowEachOtherAreReportedTogether(t *testing.T) {
 	j := calmed(t)
 	j.becomes(11, "False", "0 pods")
 	j.look()
@@ -68,7 +68,7 @@ func TestTextsThatFollowEachOtherAreToldTogether(t *testing.T) {
 	j.clock.Step(step)
 	j.becomes(version, "False", "the last word")
 	wait := j.look()
-	j.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", debounceText)), "somebody looks again in time")
+	j.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", debounceText)), "the next look is in time")
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).NotTo(ContainSubstring("the last word"))
 	j.clock.Step(wait)
 	j.look()
@@ -76,7 +76,7 @@ func TestTextsThatFollowEachOtherAreToldTogether(t *testing.T) {
 	j.Expect(j.work.mr.Status.Conditions).To(Equal(j.read().Status.Conditions), "the next run begins with what is written")
 }
 
-func TestTurnIsToldSoonerThanAText(t *testing.T) {
+func TestNewStatusIsReportedSoonerThanAText(t *testing.T) {
 	j := calmed(t)
 	j.becomes(11, "False")
 	j.look()
@@ -128,7 +128,7 @@ func TestFlappingObjectCausesFewWrites(t *testing.T) {
 }
 
 // What came back to what is written needs no write, whatever it was meanwhile.
-func TestChangeThatIsOverIsNotTold(t *testing.T) {
+func TestChangeThatIsOverIsNotReported(t *testing.T) {
 	j := calmed(t)
 	j.becomes(11, "False")
 	j.look()

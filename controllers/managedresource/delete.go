@@ -28,7 +28,7 @@ func (r *reconciler) announceDeletion(ctx context.Context, s *scope) (bool, reco
 	return err != nil, reconcile.Result{}, err
 }
 
-// cleanUp deletes the objects in the cluster that got them, unless nobody can or may.
+// cleanUp deletes the objects in the cluster that got them, unless that is impossible or not allowed.
 func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	if s.needsNoTarget() {
 		return goOn()

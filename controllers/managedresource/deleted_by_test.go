@@ -27,12 +27,12 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 			manifest: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b","ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"c","uid":"u"}]}}`,
 			says:     "will be deleted again by the target's garbage collector, unless the owner exists that the manifest names: Secret c with UID u",
 		},
-		"an owner that somebody wrote on it": {
+		"an owner that another client set": {
 			manifest: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b"}}`, owner: "Secret c",
 			says: "it is created again. Another client had made Secret c its owner: if that does not exist, " +
 				"it was the target's garbage collector",
 		},
-		"somebody": {
+		"an unknown client": {
 			manifest: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b"},"spec":{"ttlSecondsAfterFinished":7}}`,
 			says:     "ConfigMap a/b was deleted; it is created again",
 		},

@@ -35,7 +35,7 @@ type link struct {
 func linked(t *testing.T) *link {
 	t.Helper()
 	p := unregistered(t, nil)
-	port, err := controlplane.FreePort() // which nobody takes while the link is cut
+	port, err := controlplane.FreePort() // which no other process takes while the link is cut
 	p.Expect(err).NotTo(HaveOccurred())
 	l := &link{place: p, address: fmt.Sprintf("127.0.0.1:%d", port), open: map[net.Conn]bool{}}
 	l.mend()
@@ -105,13 +105,13 @@ func (l *link) forward(from, to net.Conn) {
 	})
 }
 
-// Whatever keeps the hub from its target: a deletion waits for the target, unless nothing is to be deleted there or
-// somebody gives up. Nothing is deleted anywhere else meanwhile.
+// Whatever keeps the hub from its target: a deletion waits for the target, unless nothing is to be deleted there or a
+// user gives up on the target. Nothing is deleted anywhere else meanwhile.
 func TestDeletionInEveryStateOfTheTarget(t *testing.T) {
 	t.Parallel()
 	states := map[string]struct {
 		lose, find func(l *link)
-		// reached is true if the hub could reach the target if it was allowed to, so that nobody can give up.
+		// reached is true if the hub could reach the target if it was allowed to, so that no user can give up on it.
 		reached bool
 	}{
 		"down": {
@@ -191,7 +191,7 @@ func TestDeletionInEveryStateOfTheTarget(t *testing.T) {
 				p.awaitGone("forced")
 				p.expectAbsent(p.configMap("forced"))
 			} else {
-				p.Expect(read(p.place, p.configMap("forced")).DeletionTimestamp).To(BeNil(), "somebody gave it up")
+				p.Expect(read(p.place, p.configMap("forced")).DeletionTimestamp).To(BeNil(), "a user gave up on the target")
 			}
 			p.Expect(source.Client.Get(p.ctx, client.ObjectKeyFromObject(decoy), decoy)).To(Succeed())
 			p.Expect(decoy.DeletionTimestamp).To(BeNil())

@@ -239,7 +239,7 @@ func TestX05_BUG06_ObjectOfAnotherManagedResourceIsNotDeleted(t *testing.T) {
 	}
 }
 
-// While a ManagedResource is ignored its objects may become somebody else's. Its deletion must see that.
+// While a ManagedResource is ignored, another client may replace its objects. Its deletion must notice that.
 func TestBUG06_StrangersAreNotDeleted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -8,14 +8,14 @@
 //	source/store        reading and writing ManagedResources
 //	source/references   which Secrets a ManagedResource refers to
 //	source/secretindex  when the content of a ManagedResource changed
-//	source/sharing      who else lists an object
+//	source/sharing      which other ManagedResources list an object
 //	source/barrier      a cache barrier: a term begins with what the last one wrote
 //	source/intern       equal texts of ManagedResources, interned
 //	observe/tracker     watching what a ManagedResource owns
 //	observe/view        what the watches show of it
 //	observe/conditions  what is said of it in the conditions
 //	observe/notes       what the target's events say beside
-//	dispatch            whom an event concerns
+//	dispatch            which ManagedResources an event concerns
 //
 // Every class has a queue and workers of its own; queues are fair between namespaces, then targets. A dispatcher sends
 // events to the queue that is responsible. One reconciler serves all queues.
@@ -27,8 +27,8 @@
 // target or migrated from the last one (adopt.go) and compared with it by one judgement of the watches (compare.go).
 // What follows, if anything differs, goes from the Secret to the PATCH: read, connect, plan, and then either correct
 // what drifted (correct.go) or mark, store the inventory, write, and conclude (write.go, conclude.go). The phases use
-// parts that know nothing of them: content (Secrets), targets (clients), plan, objects (what is sent), neighbours (who
-// else lists an object), health, statusWriter and recorder.
+// parts that know nothing of them: content (Secrets), targets (clients), plan, objects (what is sent), neighbours
+// (which others list an object), health, statusWriter and recorder.
 //
 // What is remembered between runs is a state, which the one worker has that has the ManagedResource in hand. All of it
 // may be lost: what was applied is noted on the ManagedResource, so a successor that finds all as it was writes and

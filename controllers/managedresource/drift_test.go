@@ -18,7 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// MR-24's other half: drift is corrected without anybody asking for it, and the object stays the same one.
+// MR-24's other half: drift is corrected without a request of a user, and the object stays the same one.
 
 // editor changes an object of the target the way one kind of client does.
 type editor func(p place, obj client.Object, change func())
@@ -37,14 +37,14 @@ var editors = map[string]editor{
 		read(p, obj)
 		base := copied(p, obj)
 		change()
-		p.Expect(target.Client.Patch(p.ctx, obj, client.MergeFrom(base), client.FieldOwner("somebody"))).To(Succeed())
+		p.Expect(target.Client.Patch(p.ctx, obj, client.MergeFrom(base), client.FieldOwner("other-client"))).To(Succeed())
 	},
 	"by strategic merge patch": func(p place, obj client.Object, change func()) {
 		p.t.Helper()
 		read(p, obj)
 		base := copied(p, obj)
 		change()
-		p.Expect(target.Client.Patch(p.ctx, obj, client.StrategicMergeFrom(base), client.FieldOwner("somebody"))).To(Succeed())
+		p.Expect(target.Client.Patch(p.ctx, obj, client.StrategicMergeFrom(base), client.FieldOwner("other-client"))).To(Succeed())
 	},
 }
 
@@ -53,7 +53,7 @@ func TestMR24_W15_DriftOfAConfigMapIsCorrected(t *testing.T) {
 	edits := map[string]struct {
 		change func(cm *corev1.ConfigMap)
 		blames string
-		// removes is what is missed. Who took it leaves no name.
+		// removes is the field that is missing. The client that removed it leaves no name.
 		removes string
 	}{
 		"a value is changed":       {change: func(cm *corev1.ConfigMap) { cm.Data["key"] = "by hand" }, blames: ".data.key"},
@@ -93,7 +93,7 @@ func TestMR24_W15_DriftOfAConfigMapIsCorrected(t *testing.T) {
 				p.awaitReady("mr")
 				if test.blames != "" {
 					p.Eventually(p.events).Should(ContainElement(SatisfyAll(HavePrefix("Normal DriftCorrected: "),
-						ContainSubstring("one"), ContainSubstring("somebody ("), ContainSubstring(test.blames))))
+						ContainSubstring("one"), ContainSubstring("other-client ("), ContainSubstring(test.blames))))
 				}
 				if test.removes != "" {
 					p.Eventually(p.events).Should(ContainElement(SatisfyAll(HavePrefix("Normal DriftCorrected: "),
@@ -188,7 +188,7 @@ func TestMR24_MR35_DeletedObjectsAreCreatedAgain(t *testing.T) {
 	}
 }
 
-// Somebody's object that takes the place of a deleted one becomes ours, as it would have on the first apply.
+// An object of another client that takes the place of a deleted one becomes ours, as on the first apply.
 func TestMR24_ReplacedObjectIsAdopted(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
@@ -317,7 +317,7 @@ func TestX12_RestartedAtSurvives(t *testing.T) {
 		"by update":                editors["by update"],
 		"by apply": func(p place, obj client.Object, _ func()) {
 			raw := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":"app"},"spec":{"template":{"metadata":{"annotations":{%q:"now"}}}}}`, p.ns, resourcesv1alpha1.RestartedAtAnnotation)
-			p.Expect(target.Client.Patch(p.ctx, obj, client.RawPatch(types.ApplyPatchType, []byte(raw)), client.FieldOwner("somebody"))).To(Succeed())
+			p.Expect(target.Client.Patch(p.ctx, obj, client.RawPatch(types.ApplyPatchType, []byte(raw)), client.FieldOwner("other-client"))).To(Succeed())
 		},
 	}
 	for how, edit := range restarts {

@@ -48,7 +48,7 @@ func (p *previewer) preview(ctx context.Context, s *scope) (*hubv1alpha1.DryRunR
 	return report, nil
 }
 
-// previewDeletes reports what would be deleted: what is there, and nobody else's.
+// previewDeletes reports what would be deleted: objects that exist, and that no other owner keeps.
 func (p *previewer) previewDeletes(ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport,
 	refs []resourcesv1alpha1.ObjectReference) error {
 	if len(refs) == 0 {

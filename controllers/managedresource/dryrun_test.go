@@ -23,7 +23,7 @@ func TestDryRunPlansAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
 	differs := p.configMap("differs")
-	differs.Data = map[string]string{"key": "of somebody"}
+	differs.Data = map[string]string{"key": "of another client"}
 	p.inTarget(differs)
 	p.content("content", testbed.ConfigMap(p.ns, "new", "1"), testbed.ConfigMap(p.ns, "newer", "1"),
 		testbed.ConfigMap(p.ns, "differs", "1"))
@@ -63,7 +63,7 @@ func TestDryRunPlansAndWritesNothing(t *testing.T) {
 	}
 }
 
-func TestDryRunDoesNotTellWhatIsInASecret(t *testing.T) {
+func TestDryRunDoesNotRevealTheContentOfASecret(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)
 	p.inTarget(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "secret"}})
@@ -80,7 +80,7 @@ func TestDryRunDoesNotTellWhatIsInASecret(t *testing.T) {
 	p.expectNoLeak()
 }
 
-// What a real run leaves to others, or to whom it belongs, is no change in a plan either.
+// What a real run leaves to other writers or owners is no change in a plan either.
 func TestDryRunPlansNoMoreThanARunWouldDo(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)

@@ -103,7 +103,7 @@ func TestResourceManagerThatComesLaterTakesOver(t *testing.T) {
 	p.Expect(p.get("mr").Finalizers).To(ConsistOf(resourcesv1alpha1.FinalizerBase))
 }
 
-// Somebody's Lease that nobody holds, or another one, means nothing.
+// An expired Lease, or another one, means nothing.
 func TestOtherLeasesMeanNothing(t *testing.T) {
 	t.Parallel()
 	p := unregistered(t, nil)

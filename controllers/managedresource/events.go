@@ -83,7 +83,7 @@ func (r *recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.Ob
 	}
 }
 
-// allow tells whether a ManagedResource may write one more event.
+// allow reports whether a ManagedResource may write one more event.
 func (r *recorder) allow(mr types.UID) bool {
 	limiter, known := r.limiters.Get(mr)
 	if !known { // one worker at a time writes events of a ManagedResource
@@ -118,7 +118,7 @@ func aboutObject(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, field
 	return about
 }
 
-// corrected tells what was changed in the target, by whom, and that it is undone.
+// corrected reports what was changed in the target, by which writer, and that it is undone.
 func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 	note := fmt.Sprintf("%s was changed", d.intent.Key)
 	if d.created {
@@ -138,8 +138,8 @@ func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
 	r.write(mr, aboutObject(mr, d.intent.Key, by), corev1.EventTypeNormal, eventDriftCorrected, "Apply", note)
 }
 
-// released lists objects that stay in a target because nobody can or may delete them there. It is the last that is
-// heard of them, so it needs no budget.
+// released lists objects that stay in a target because they cannot or may not be deleted there. It is the last event
+// about them, so it is not rate limited.
 func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string,
 	refs []resourcesv1alpha1.ObjectReference) {
 	r.send(mr, nil, corev1.EventTypeWarning, eventReleased, "Release",
@@ -149,7 +149,7 @@ func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string,
 // prunedNames is how many deleted objects an event names.
 const prunedNames = 20
 
-// who says who changed an object, as far as that is known.
+// who returns the writers that changed an object, as far as they are known.
 func (d drift) who() string {
 	if why := d.deletedBy(); why != "" {
 		return why
@@ -176,7 +176,8 @@ func (d drift) deletedBy() string {
 	return ""
 }
 
-// pruned tells which objects a run deleted. It refers to the first of them, so that it is not taken for the one before.
+// pruned reports which objects a run deleted. It refers to the first of them, so that it is not taken for the event
+// before.
 func (r *recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause pruneCause, deleted []prune.Outcome) {
 	refs := make([]resourcesv1alpha1.ObjectReference, 0, len(deleted))
 	claims := 0
@@ -191,8 +192,8 @@ func (r *recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause pruneCaus
 	r.write(mr, aboutDeleted(mr, deleted[0]), corev1.EventTypeNormal, eventPruned, "Delete", note)
 }
 
-// allPruned warns that a ManagedResource has no object any longer, and what has led to it. An empty Secret may be what
-// somebody wants, or the output of a program that failed, so it needs no budget.
+// allPruned warns that a ManagedResource has no object any longer, and what has led to it. An empty Secret may be
+// intended, or the output of a program that failed, so the event is not rate limited.
 func (r *recorder) allPruned(mr *resourcesv1alpha1.ManagedResource, deleted []prune.Outcome, of int, why string) {
 	note := fmt.Sprintf("Deleted %d of %d objects, because %s", len(deleted), of, why)
 	r.send(mr, aboutDeleted(mr, deleted[0]), corev1.EventTypeWarning, eventAllPruned, "Delete", note)
@@ -205,7 +206,7 @@ func aboutDeleted(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) *corev
 	return about
 }
 
-// finalized warns that an object lost its finalizers, so that who had put them there could not do what they were for.
+// finalized warns that an object lost its finalizers, so that the controllers that had set them could not clean up.
 func (r *recorder) finalized(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) {
 	const annotation = resourcesv1alpha1.FinalizeDeletionAfterAnnotation
 	note := fmt.Sprintf("%s lost its finalizers %v, as its annotation %s asks for", o.Key, o.Finalized, annotation)
@@ -225,21 +226,21 @@ func (r *recorder) duplicates(mr *resourcesv1alpha1.ManagedResource, key invento
 		fmt.Sprintf("%s cannot be applied server-side, so it is updated as a whole: %v", key, places))
 }
 
-// recreated tells that an object was deleted because it could not be updated.
+// recreated reports that an object was deleted because it could not be updated.
 func (r *recorder) recreated(mr *resourcesv1alpha1.ManagedResource, key inventory.Key) {
 	r.write(mr, aboutObject(mr, key, ""), corev1.EventTypeNormal, eventRecreated, "Delete",
 		fmt.Sprintf("%s was deleted because its update was invalid, to be created again", key))
 }
 
-// takenBack tells that payload of others was removed or taken over while the manifest was applied.
+// takenBack reports that payload of others was removed or taken over while the manifest was applied.
 func (r *recorder) takenBack(mr *resourcesv1alpha1.ManagedResource, o apply.Outcome) {
 	by := describeForeign(o.TakenBack)
 	r.write(mr, aboutObject(mr, o.Key, by), corev1.EventTypeNormal, eventTakenBack, "Apply",
 		fmt.Sprintf("%s had fields that the manifest does not have, set by %s", o.Key, by))
 }
 
-// applied tells that the result of a run is another than that of the run before: that it failed and why, or that it did
-// not fail any longer.
+// applied reports that the result of a run differs from that of the run before: that it failed and why, or that it no
+// longer failed.
 func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *conditions.Condition,
 	c conditions.Condition) {
 	if before != nil && *before == c {

@@ -24,7 +24,7 @@ import (
 	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
-// counting counts what reaches the events client. It stands for a client whose events nobody sees.
+// counting counts what reaches the events client. It drops their content.
 type counting map[types.UID]int
 
 func (c counting) Eventf(regarding, _ runtime.Object, _, _, _, _ string, _ ...any) {
@@ -71,7 +71,7 @@ func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
 	g.Expect(r.limiters.Len()).To(BeZero())
 }
 
-// Nothing else tells users what stays behind, and there may be reasons for many events before.
+// Only this event says which objects stay, and many other events may have been written before.
 func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
 	g := NewWithT(t)
 	written := counting{}
@@ -144,14 +144,14 @@ func TestEventsHaveNotesThatAreAccepted(t *testing.T) {
 	}
 }
 
-func TestW19_EventsTellOfChangesOnly(t *testing.T) {
+func TestW19_EventsReportChangesOnly(t *testing.T) {
 	failed := conditions.Condition{Status: resourcesv1alpha1.ConditionFalse, Reason: resourcesv1alpha1.ReasonApplyFailed, Message: "one failed"}
 	failedToo := conditions.Condition{Status: resourcesv1alpha1.ConditionFalse, Reason: resourcesv1alpha1.ReasonApplyFailed, Message: "two failed"}
 	fine := conditions.Condition{Status: resourcesv1alpha1.ConditionTrue, Reason: resourcesv1alpha1.ReasonApplySucceeded, Message: "all applied"}
 	for name, c := range map[string]struct {
 		before *conditions.Condition
 		now    conditions.Condition
-		told   int
+		events int
 	}{
 		"the first run fails":       {nil, failed, 1},
 		"it fails the same way":     {&failed, failed, 0},
@@ -164,7 +164,7 @@ func TestW19_EventsTellOfChangesOnly(t *testing.T) {
 			written := counting{}
 			newRecorder(written, testclock.NewFakePassiveClock(time.Now()), nil).applied(
 				&resourcesv1alpha1.ManagedResource{}, c.before, c.now)
-			NewWithT(t).Expect(written[""]).To(Equal(c.told))
+			NewWithT(t).Expect(written[""]).To(Equal(c.events))
 		})
 	}
 }

@@ -27,7 +27,7 @@ type exempt struct {
 
 var nodePorts atomic.Int32
 
-// nodePort is one of its own for each place. API servers give the first 86 to nobody who does not ask for them.
+// nodePort is another one for each place. API servers assign the first 86 only to Services that ask for them.
 func (p place) nodePort() int32 {
 	if p.ns == "" { // only the names of the cases are wanted
 		return 0
@@ -198,8 +198,8 @@ func TestForeignRulesWithoutAggregationAreTakenBack(t *testing.T) {
 	p.Eventually(func() any { return at(read(p, obj.DeepCopy()).Object, "rules") }).Should(BeNil())
 }
 
-// patch changes an object of the target as somebody else.
+// patch changes an object of the target as another client.
 func (p place) patch(obj *unstructured.Unstructured, patch string) {
 	p.t.Helper()
-	p.Expect(target.Client.Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("somebody"))).To(Succeed())
+	p.Expect(target.Client.Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("other-client"))).To(Succeed())
 }

@@ -46,7 +46,7 @@ func (p place) ofTarget(metric string) func() float64 {
 }
 
 // Not only the first problem is reported, and not only in a condition.
-func TestW19_AllFailuresAreTold(t *testing.T) {
+func TestW19_AllFailuresAreReported(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		bad, named int

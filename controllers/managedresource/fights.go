@@ -16,7 +16,7 @@ const (
 // fight is the record of the last corrections of one object.
 type fight struct {
 	times []time.Time // the last ones, at most fightCorrections, of within fightWindow (forgetQuiet)
-	by    string      // who changed it last, and what; empty if nobody can tell
+	by    string      // who changed it last, and what; empty if unknown
 }
 
 // until is when a fight counts as over unless it continues; the zero time if there is none.
@@ -47,7 +47,8 @@ func (s *state) fought(key inventory.Key, by string, now time.Time) {
 	}
 }
 
-// contested returns who fights over which object, and when the first of these fights counts as over.
+// contested returns the objects that another writer keeps changing, with that writer, and when the first of these
+// fights counts as over.
 func (s *state) contested(now time.Time) (by map[inventory.Key]string, until time.Time) {
 	s.forgetQuiet(now)
 	for key, f := range s.fights {

@@ -62,15 +62,15 @@ func (r *reconciler) assign(ctx context.Context, s *scope) (bool, reconcile.Resu
 		s.state.forget()
 		s.state.rewinds = status.Rewinds
 	}
-	if s.decision.ElsewhereUntil.IsZero() || s.class.DryRun { // whoever is there is not disturbed by a plan
+	if s.decision.ElsewhereUntil.IsZero() || s.class.DryRun { // a dry run does not disturb the controller there
 		return goOn()
 	}
 	r.forget(s)
 	return endAfter(s.decision.ElsewhereUntil.Sub(r.clock.Now()) + time.Second)
 }
 
-// pause ends the run while the operator stopped all work on the target. A deletion says that it waits for that. Of
-// others nothing is said: what their conditions tell stays true, and the TargetCluster tells of the pause.
+// pause ends the run while the operator stopped all work on the target. A deletion says that it waits for that. The
+// conditions of others stay as they are: they remain true, and the TargetCluster reports the pause.
 func (r *reconciler) pause(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	paused, err := r.targets.paused(ctx, s.target)
 	if err != nil || !paused || s.needsNoTarget() {

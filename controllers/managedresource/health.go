@@ -123,7 +123,7 @@ func (h *health) concludeLost(
 ) (reconcile.Result, error) {
 	err := h.status.write(ctx, s, func(d *draft) {
 		d.Resources = inv
-		h.askable(ctx, d, s) // health is not judged: nobody knows what was written
+		h.askable(ctx, d, s) // health is not judged: it is unknown what was written
 	})
 	return reconcile.Result{RequeueAfter: retryLost}, err
 }
@@ -160,7 +160,7 @@ func (h *health) assess(ctx context.Context, d *draft, s *scope) {
 const messagePartial = "Some objects are not applied; their checks are pending. Nothing is wrong with the others."
 
 // setAssessed sets a condition about health. While some objects are not applied, what is wrong with the others is said,
-// but not that all is well: nobody knows that of the rest. What was said to be well before they failed stays so, as H-3
+// but not that all is well: that is unknown of the rest. What was said to be well before they failed stays so, as H-3
 // has it.
 func (d *draft) setAssessed(t resourcesv1alpha1.ConditionType, good resourcesv1alpha1.ConditionStatus,
 	c conditions.Condition, partial bool) {
@@ -223,7 +223,7 @@ func onceApplied(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.O
 	return slices.DeleteFunc(slices.Clone(refs), func(ref resourcesv1alpha1.ObjectReference) bool { return ref.UID == "" })
 }
 
-// askable tells whether the target can be asked about the objects. If it cannot although it should, it sets the
+// askable reports whether the target can be asked about the objects. If it cannot although it should, it sets the
 // conditions. Those of a target that is meant to be away stay as they are, as soon as that is said and until it is
 // over: its nodes go before its API server does, and come after it.
 func (h *health) askable(ctx context.Context, d *draft, s *scope) bool {

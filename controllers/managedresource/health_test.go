@@ -88,10 +88,10 @@ func TestIgnoredManagedResourceThatCannotBeAppliedIsNotSaidToBeHealthy(t *testin
 	p.await("mr", has(healthy, yes, resourcesv1alpha1.ReasonManagedResourceIgnored))
 	cm := p.configMap("one")
 	p.edit(target, cm, func() { cm.Data["key"] = "by hand" })
-	p.forbid(admissionregistrationv1.Update, "", "configmaps", "nobody changes this")
+	p.forbid(admissionregistrationv1.Update, "", "configmaps", "changes are denied")
 	p.Eventually(func() error { return target.Client.Update(p.ctx, cm, client.DryRunAll) }).Should(Satisfy(apierrors.IsInvalid))
 	p.annotateMR("mr", resourcesv1alpha1.IgnoreAnnotation, "false")
-	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "nobody changes this"), has(ready, no, resourcesv1alpha1.ReasonApplyFailed, "nobody changes this"),
+	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "changes are denied"), has(ready, no, resourcesv1alpha1.ReasonApplyFailed, "changes are denied"),
 		has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending), has(progressing, unknown, resourcesv1alpha1.ReasonChecksPending))
 }
 
@@ -252,7 +252,7 @@ func TestH19_ManagedResourceThatIsDeletedIsNotJudged(t *testing.T) {
 }
 
 // A load balancer that does not come says what the cloud said.
-func TestUnhealthyServiceTellsItsWarnings(t *testing.T) {
+func TestUnhealthyServiceReportsItsWarnings(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
 	p.content("content", fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":%q,"name":"one"},"spec":{"type":"LoadBalancer","ports":[{"port":80}]}}`, p.ns))

@@ -41,7 +41,7 @@ const (
 	unknown = resourcesv1alpha1.ConditionUnknown
 	ongoing = resourcesv1alpha1.ConditionProgressing
 
-	// blocker is a finalizer that nobody takes off but the test.
+	// blocker is a finalizer that only the test removes.
 	blocker = "test.trellis/blocker"
 	// marker stands in everything that must stay secret.
 	marker = "s3cr3t-of-the-user"
@@ -156,7 +156,7 @@ func (p place) mr(name string, secrets ...string) *resourcesv1alpha1.ManagedReso
 	return mr
 }
 
-// edit reads an object, changes it and writes it back, until nobody writes in between.
+// edit reads an object, changes it and writes it back, until there is no conflict with another writer.
 func (p place) edit(c *testbed.Cluster, obj client.Object, change func()) {
 	p.t.Helper()
 	p.Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -164,7 +164,7 @@ func (p place) edit(c *testbed.Cluster, obj client.Object, change func()) {
 			return err
 		}
 		change()
-		return c.Client.Update(p.ctx, obj, client.FieldOwner("somebody"))
+		return c.Client.Update(p.ctx, obj, client.FieldOwner("other-client"))
 	})).To(Succeed())
 }
 
@@ -467,7 +467,7 @@ func (p place) expectNoLeak() {
 	}
 	p.Expect(mrs.Items).NotTo(BeEmpty())
 	p.Expect(p.events()).NotTo(ContainElement(ContainSubstring(marker)))
-	p.Expect(hub.Log.About(p.ns)).NotTo(BeEmpty(), "the log tells of this namespace, so it would tell the marker, too")
+	p.Expect(hub.Log.About(p.ns)).NotTo(BeEmpty(), "the log mentions this namespace, so it would have the marker, too")
 	p.Expect(hub.Log.About(marker)).To(BeEmpty())
 	p.Expect(clientLog.About(marker)).To(BeEmpty())
 }

@@ -120,7 +120,7 @@ func compressed(begin, piece, end string) interceptor {
 // owned answers the writes of objects honestly, but for one entry of their managedFields.
 func owned(fields map[string]any) interceptor {
 	encoded, err := json.Marshal(map[string]any{
-		"manager": "somebody", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+		"manager": "other-client", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
 	})
 	if err != nil {
 		panic(err) // maps of maps
@@ -188,7 +188,7 @@ func TestAnswersOverTheBoundsAreSaid(t *testing.T) {
 }
 
 // Fields that are costly to compare do not hold up the hub: the ManagedResource says which bound they exceed. Those
-// within the bounds are taken back again and again, as long as the server says that somebody has them.
+// within the bounds are taken back again and again, as long as the server says that another writer owns them.
 func TestFieldsThatAreCostlyToCompare(t *testing.T) {
 	t.Parallel()
 	fails := func(message string) gomegatypes.GomegaMatcher {

@@ -132,7 +132,7 @@ func TestForgedBindingsDecideNothing(t *testing.T) {
 			victim.awaitAbsent(one)
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "things." + group}}
 			victim.awaitAbsent(crd)
-			victim.Eventually(func() (*metav1.Time, error) { // nobody finishes Namespaces here
+			victim.Eventually(func() (*metav1.Time, error) { // no controller finishes Namespaces here
 				ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: extra}}
 				err := target.Client.Get(victim.ctx, client.ObjectKeyFromObject(ns), ns)
 				return ns.DeletionTimestamp, err

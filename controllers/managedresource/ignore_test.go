@@ -36,8 +36,8 @@ func TestMR20_IgnoredObjectIsCreatedAndThenLeftAlone(t *testing.T) {
 	p.expectAbsent(p.configMap("one"))
 }
 
-// What has the name when the ManagedResource lists it is what it lists, whoever made it, as with GRM. What takes the
-// name later is not.
+// The object that has the name when the ManagedResource lists it is the listed one, whichever client made it, as with
+// GRM. An object that takes the name later is not.
 func TestMR20_IgnoredObjectThatWasThereBefore(t *testing.T) {
 	t.Parallel()
 	for name, replaced := range map[string]bool{"it is the one that was listed": false, "another one took its name": true} {

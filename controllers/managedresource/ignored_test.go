@@ -10,7 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// A ManagedResource that is not ignored any longer says so, even if its note tells that nothing is left to be applied.
+// A ManagedResource that is not ignored any longer says so, even if its note says that nothing is left to be applied.
 func TestConditionsOfAnIgnoredManagedResourceEnd(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

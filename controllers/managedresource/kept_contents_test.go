@@ -84,7 +84,7 @@ func TestMR14_DefinitionOfAReleasedObjectIsNotDeleted(t *testing.T) {
 	p.fence()
 	p.Expect(read(p, p.liveCRD()).DeletionTimestamp).To(BeNil())
 
-	p.content("content", testbed.ConfigMap(p.ns, "one", "1")) // nobody asks for it any longer
+	p.content("content", testbed.ConfigMap(p.ns, "one", "1")) // no manifest has it any longer
 	p.awaitAbsent(p.liveCRD())
 	p.awaitReady("mr")
 }

@@ -79,7 +79,7 @@ type timed struct {
 	log        logr.Logger
 }
 
-// slowRun is from where on a run is logged: metrics tell only that there was one.
+// slowRun is the duration from which on a run is logged: metrics show only that there was one.
 const slowRun = time.Minute
 
 // Reconcile implements reconcile.TypedReconciler.

@@ -10,8 +10,9 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// Without the finalizer nobody would clean up, and without the mark nobody would know where.
-func TestMarksThatSomebodyTakesOffComeBack(t *testing.T) {
+// A finalizer or a mark that a client removes is written again: without the finalizer the hub would not clean up, and
+// without the mark it would not know where.
+func TestRemovedMarksAreRestored(t *testing.T) {
 	t.Parallel()
 	for name, takeOff := range map[string]func(mr *resourcesv1alpha1.ManagedResource){
 		"the finalizer": func(mr *resourcesv1alpha1.ManagedResource) { mr.Finalizers = nil },

@@ -52,7 +52,7 @@ func TestForeignLabelsAndAnnotationsAreDriftOnDemand(t *testing.T) {
 	}
 }
 
-// An owner that somebody sets would have the object collected with it.
+// With an owner that another client sets, the object would be garbage collected when that owner goes.
 func TestForeignOwnersAreDrift(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

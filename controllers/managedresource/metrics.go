@@ -144,7 +144,7 @@ func (t *targetMetrics) each(f func(desc *prometheus.Desc, n uint64)) {
 	f(descTargetPruneFailures, t.notPruned)
 }
 
-// Bounds of the field managers and kinds that are distinguished: anybody in a target may invent any number of names.
+// Bounds of the field managers and kinds that are distinguished: clients of a target may invent any number of names.
 // What comes later is "other".
 const (
 	managerLimit = 50
@@ -279,7 +279,7 @@ func (m *Metrics) corrected(s *scope, d drift, now time.Time) {
 	h.minutes[minute%60]++
 }
 
-// manager is the label for who changed an object first of those who did; empty if nobody can tell, as for a delete.
+// manager is the label for the first of those who changed an object; empty if none is known, as for a delete.
 func (m *Metrics) manager(d drift) string {
 	if len(d.by) == 0 {
 		return ""

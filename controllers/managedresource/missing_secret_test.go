@@ -60,7 +60,7 @@ func TestMR32_OnlyReferencedSecretsOfOwnManagedResourcesAreRead(t *testing.T) {
 	p := registered(t)
 	p.content("ours", testbed.ConfigMap(p.ns, "one", "1"))
 	p.content("foreign", testbed.ConfigMap(p.ns, "two", "1"))
-	p.content("nobodys", testbed.ConfigMap(p.ns, "three", "1"))
+	p.content("unused", testbed.ConfigMap(p.ns, "three", "1"))
 	other := testbed.ManagedResource(p.ns, "other", "foreign")
 	class := "other"
 	other.Spec.Class = &class
@@ -68,7 +68,7 @@ func TestMR32_OnlyReferencedSecretsOfOwnManagedResourcesAreRead(t *testing.T) {
 	p.mr("mr", "ours")
 	p.awaitReady("mr")
 
-	for _, name := range []string{"nobodys", "foreign", "ours"} {
+	for _, name := range []string{"unused", "foreign", "ours"} {
 		p.content(name, testbed.ConfigMap(p.ns, name, "2"))
 	}
 	p.awaitValue("ours", "2")
@@ -80,5 +80,5 @@ func TestMR32_OnlyReferencedSecretsOfOwnManagedResourcesAreRead(t *testing.T) {
 	}
 	p.Expect(p.requests(source, of("ours"))).NotTo(BeEmpty())
 	p.Expect(p.requests(source, of("foreign"))).To(BeEmpty())
-	p.Expect(p.requests(source, of("nobodys"))).To(BeEmpty())
+	p.Expect(p.requests(source, of("unused"))).To(BeEmpty())
 }

@@ -99,7 +99,7 @@ func TestNoteIsWrittenWhenItIsDue(t *testing.T) {
 		SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(dispatch.PriorityResync)))))
 	n.clock.Step(noteDelay / 2)
 	n.Expect(n.look(appliedInput, time.Millisecond)).To(
-		Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "who looks earlier anyway asks for nothing")
+		Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "an earlier look is due anyway")
 	n.Expect(n.note()).To(BeEmpty())
 
 	n.clock.Step(noteDelay / 2)
@@ -161,7 +161,7 @@ func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
 	n.Expect(n.note()).NotTo(BeEmpty(), "it is made good")
 }
 
-// What failed is applied again by whoever starts next, whatever was right before.
+// What failed is applied again after the next start, whatever was right before.
 func TestFailureTakesBackTheNoteWrittenOrNot(t *testing.T) {
 	for name, before := range map[string]time.Duration{"before it is written": 0, "when it is written": noteDelay} {
 		t.Run(name, func(t *testing.T) {

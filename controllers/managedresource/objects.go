@@ -27,8 +27,8 @@ import (
 type objects struct {
 	tracker *tracker.Tracker
 	applier *apply.Applier
-	// keepGarbageCollectable tells of a target whether ConfigMaps and Secrets with the garbage collector's label are left
-	// to it. Nil: they never are.
+	// keepGarbageCollectable reports whether ConfigMaps and Secrets with the garbage collector's label are left to it in a
+	// target. Nil: they never are.
 	keepGarbageCollectable func(target clustercache.ClusterKey) bool
 }
 
@@ -42,8 +42,8 @@ func (o *objects) begin(s *scope) (right map[inventory.Key]tracker.Accepted) {
 	return right
 }
 
-// wentMeanwhile tells whether one of some objects went since the run began to write, which notified nobody. An object
-// that the watches do not show because somebody took its label off did not.
+// wentMeanwhile reports whether one of some objects went since the run began to write, which caused no run. An object
+// does not count that the watches did not show before, because another client had removed its label.
 func (o *objects) wentMeanwhile(s *scope, waitsFor map[inventory.Key]bool) bool {
 	for key := range waitsFor {
 		if _, was := s.present[key]; !was {
@@ -169,7 +169,7 @@ type head struct {
 	err  error
 }
 
-// absent tells whether it is certain that there is no such object.
+// absent reports whether it is certain that there is no such object.
 func (h head) absent() bool { return apierrors.IsNotFound(h.err) || meta.IsNoMatchError(h.err) }
 
 // heads reads the metadata of objects, several at a time, and returns it in the same order.

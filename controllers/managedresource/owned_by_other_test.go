@@ -122,7 +122,7 @@ func TestManagedResourceThatLeftAnObjectToAnotherOneDoesNotDeleteIt(t *testing.T
 	}
 }
 
-// Somebody deletes what both list: its owner brings it back, as it was.
+// If another client deletes an object that both list, its owner creates it again, as it was.
 func TestSharedObjectThatIsDeletedComesBackAsItsOwnersOne(t *testing.T) {
 	t.Parallel()
 	p := contended(t)
@@ -134,7 +134,7 @@ func TestSharedObjectThatIsDeletedComesBackAsItsOwnersOne(t *testing.T) {
 	p.await("first", has(applied, no, resourcesv1alpha1.ReasonOwnedByOther))
 }
 
-// Its owner cannot bring it back, because nobody runs it: then the other one does.
+// Its owner is ignored and cannot create it again: then the other one does.
 func TestSharedObjectWhoseOwnerIsIgnoredIsBroughtBackByTheOther(t *testing.T) {
 	t.Parallel()
 	p := contended(t)
@@ -166,7 +166,7 @@ func TestMovingAnObjectBetweenManagedResources(t *testing.T) {
 	p.expectOrigin("one", "to")
 }
 
-// Both hear of it at the same moment: what they list comes from one Secret. Neither may leave the objects to the other.
+// Both change at the same moment: what they list comes from one Secret. Neither may leave the objects to the other.
 func TestObjectsThatTwoManagedResourcesGiveUpAtOnceAreDeleted(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -27,7 +27,7 @@ func (j *judging) vanish() {
 
 // That targets are away is written in turns: a source that is busy with thousands of ManagedResources would be slow for
 // the others. That one is back is written at once.
-func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
+func TestLossOfManyTargetsIsReportedInTurns(t *testing.T) {
 	j := judged(t)
 	j.shown()
 	j.Expect(j.look()).To(BeNumerically(">", time.Minute))
@@ -35,7 +35,7 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 	before := j.writes
 
 	few := pacing.Burst(outagesPerSecond)
-	j.Expect(othersInTheCrowd(j, few)).To(BeZero(), "a few targets are told at once")
+	j.Expect(othersInTheCrowd(j, few)).To(BeZero(), "a few targets are reported at once")
 	j.Expect(othersInTheCrowd(j, few+3*outagesPerSecond)).To(
 		BeNumerically("~", 3*time.Second, time.Second/outagesPerSecond))
 	j.vanish()
@@ -59,7 +59,7 @@ func TestThatManyTargetsWentIsToldInTurns(t *testing.T) {
 
 // That a target cannot be watched is written to each of its ManagedResources. What is wrong with an object is written
 // at once meanwhile.
-func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
+func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
 	j := judged(t)
 	j.shown()
 	j.look()
@@ -72,11 +72,11 @@ func TestThatManyCannotBeWatchedIsToldInTurns(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.clusters.Sync(j.work.target, "ConfigMap.v1", true)
 	j.look()
-	j.Expect(j.writes).To(Equal(before), "there is nothing to tell any more")
+	j.Expect(j.writes).To(Equal(before), "there is nothing left to report")
 
 	j.clock.Step(time.Second)
 	j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
-	j.Expect(j.look()).To(Equal(wait-time.Second), "whoever comes and goes keeps its place")
+	j.Expect(j.look()).To(Equal(wait-time.Second), "one that comes back in between keeps its turn")
 	j.Expect(j.writes).To(Equal(before))
 	j.clock.Step(wait - time.Second)
 	j.look()

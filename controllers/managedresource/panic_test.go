@@ -13,8 +13,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// A run that panics is tried again. What happens to the objects is heard of meanwhile, and after.
-func TestEventsAreHeardOfAfterARunPanicked(t *testing.T) {
+// A run that panics is tried again. Events of the objects notify meanwhile, and afterwards.
+func TestEventsNotifyAfterARunPanicked(t *testing.T) {
 	j := judged(t)
 	j.work.class = &assignment.Class{}
 	j.neighbours = &neighbours{index: sharing.NewIndex(), assigner: &assignment.Assigner{}}
@@ -31,7 +31,7 @@ func TestEventsAreHeardOfAfterARunPanicked(t *testing.T) {
 			(*reconciler).read, (*reconciler).connect, (*reconciler).planObjects, (*reconciler).correct,
 		})
 	}).To(Panic(), "there is no applier")
-	j.news = 0
+	j.notifications = 0
 	j.becomes(11, "False")
-	j.Expect(j.news).To(Equal(1))
+	j.Expect(j.notifications).To(Equal(1))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // One object that cannot be applied says nothing about the others: what is wrong with those is said, and that it is
-// over, too. That all is well is not said as long as somebody does not know.
+// over, too. That all is well is not said as long as the state of some object is unknown.
 func TestHealthOfAppliedObjectsIsJudgedAlthoughAnotherOneFails(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
@@ -59,8 +59,8 @@ func TestH03_FailureDoesNotMakeHealthyWhatWasNot(t *testing.T) {
 	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed), has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending, "Some objects are not applied"))
 }
 
-// While an APIService is not available, nobody can tell what it serves, and no namespace can be deleted. That has to
-// be seen.
+// While an APIService is not available, it is unknown what it serves, and no namespace can be deleted. That has to be
+// reported.
 func TestAPIServiceThatIsNotAvailableIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

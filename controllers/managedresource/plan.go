@@ -124,8 +124,8 @@ func labelsOf(mr *resourcesv1alpha1.ManagedResource, managedBy string) map[strin
 	return out
 }
 
-// named returns a function that tells whether a manifest may be that of one of the given objects: only the target knows
-// in which namespace it is. No objects mean all.
+// named returns a function that reports whether a manifest may be that of one of the given objects: only the target
+// knows in which namespace it is. No objects mean all.
 func named(objects []inventory.Key) func(*unstructured.Unstructured) bool {
 	wanted := make(sets.Set[inventory.Key], len(objects))
 	for _, k := range objects {
@@ -142,7 +142,7 @@ func named(objects []inventory.Key) func(*unstructured.Unstructured) bool {
 	}
 }
 
-// complete tells whether everything in the bundle is understood. An incomplete plan prunes nothing.
+// complete reports whether everything in the bundle is understood. An incomplete plan prunes nothing.
 func (p *plan) complete() bool { return len(p.faults) == 0 && p.decoding == "" && !p.strange }
 
 // entries are the inventory of what is to be applied.
@@ -236,7 +236,7 @@ const autoscalerListTimeout = 10 * time.Second
 // noteAutoscalers finds out which planned objects have their replicas from an autoscaler. The watch knows; while it
 // does not, the target is asked, because a Deployment that is scaled down for lack of a cache is an outage. For the
 // same reason it is asked about objects that drifted: the autoscaler that just scaled one may be younger than what the
-// watch shows. If the target does not tell, the replicas stay as they are until the watch does.
+// watch shows. If the target does not answer, the replicas stay as they are until the watch does.
 func (o *objects) noteAutoscalers(
 	ctx context.Context, s *scope, target apply.Target, planned []*apply.Prepared, drifted bool,
 ) {
@@ -267,7 +267,7 @@ func (o *objects) noteAutoscalers(
 	}
 }
 
-// setsReplicas tells whether applying an object may scale it.
+// setsReplicas reports whether applying an object may scale it.
 func setsReplicas(o *apply.Prepared) bool {
 	if _, scalable := tracker.Scalable(o.Key); !scalable || o.CreateOnly ||
 		o.Object.GetAnnotations()[resourcesv1alpha1.PreserveReplicasAnnotation] == "true" {

@@ -18,7 +18,7 @@ import (
 const pruned = "trellis_objects_pruned_total"
 
 // What is deleted is reported, whatever the cause, with the names and in the log.
-func TestDeletionsAreTold(t *testing.T) {
+func TestDeletionsAreReported(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		remove      func(p place)
@@ -52,8 +52,8 @@ func TestDeletionsAreTold(t *testing.T) {
 	}
 }
 
-// An empty Secret may be what somebody wants, or the output of a program that failed: everything goes, and it is said
-// loudly whose change that was.
+// An empty Secret may be intended, or the output of a program that failed: everything is deleted, and a warning names
+// the client that changed the Secret.
 func TestEmptyBundlePrunesAllAndSaysWhoseChangeThatWas(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -105,7 +105,7 @@ func TestUnreadableBundlePrunesNothing(t *testing.T) {
 	p.Expect(p.events()).NotTo(ContainElement(ContainSubstring("Pruned")))
 }
 
-// contentAs has somebody write manifests into a Secret that is there.
+// contentAs writes manifests into an existing Secret, as a field manager.
 func (p place) contentAs(who, secret, manifest string) {
 	p.t.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: secret}}

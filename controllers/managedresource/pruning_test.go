@@ -166,7 +166,7 @@ names: {plural: things, kind: Thing}, versions: [{name: v1, served: true, storag
 			p.deleteMR("second")
 			p.awaitGone("second")
 			p.awaitAbsent(crd)
-			p.Eventually(func() *metav1.Time { return read(p, ns).DeletionTimestamp }).ShouldNot(BeNil()) // who ends it does not run here
+			p.Eventually(func() *metav1.Time { return read(p, ns).DeletionTimestamp }).ShouldNot(BeNil()) // nothing ends it
 		})
 	}
 }

@@ -65,7 +65,7 @@ func (p place) forbid(operation admissionregistrationv1.OperationType, group, re
 // not: in the words of the server, and of each object.
 func TestBUG07_RefusedDeletionSaysWhy(t *testing.T) {
 	t.Parallel()
-	const why = "nobody deletes this"
+	const why = "deletions are denied"
 	for name, remove := range map[string]func(p place){
 		"dropped":                  func(p place) { p.content("content", testbed.ConfigMap(p.ns, "stays", "1")) },
 		"with its ManagedResource": func(p place) { p.deleteMR("mr") },

@@ -11,8 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// Whoever deletes a registration and creates it again, as a restore from a backup does, gets the same service as
-// before.
+// A target whose registration is deleted and created again, as a restore from a backup does, is managed as before.
 func TestDriftIsCorrectedAfterTheRegistrationWasCreatedAgain(t *testing.T) {
 	t.Parallel()
 	const n = 8
@@ -22,7 +21,7 @@ func TestDriftIsCorrectedAfterTheRegistrationWasCreatedAgain(t *testing.T) {
 			p.register("a", target.Kubeconfig())
 		},
 		// The ManagedResources are not looked at while there is no target: whatever was known of it is still known.
-		"while nobody looks": func(p place) {
+		"without runs in between": func(p place) {
 			for i := range n {
 				p.operation(fmt.Sprintf("mr-%d", i), resourcesv1alpha1.OperationWaitForState)
 			}

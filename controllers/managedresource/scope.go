@@ -77,7 +77,7 @@ type scope struct {
 	// What the assessment of health found.
 	unjudged  bool // the conditions were left pending because the watches did not show everything yet
 	partial   bool // the health of those objects alone was judged that are applied
-	explained bool // the target's events tell more about unhealthy objects
+	explained bool // the target's events explain unhealthy objects
 	reading   bool // and are being read
 }
 
@@ -111,15 +111,15 @@ func (s *scope) boundUID() types.UID {
 	return types.UID(s.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
 }
 
-// goes tells whether the ManagedResource is to be cleaned up.
+// goes reports whether the ManagedResource is to be cleaned up.
 func (s *scope) goes() bool { return s.mr.DeletionTimestamp != nil || s.decision.Leaving }
 
-// needsNoTarget tells whether all that is left to do is to let go of the ManagedResource.
+// needsNoTarget reports whether all that is left to do is to let go of the ManagedResource.
 func (s *scope) needsNoTarget() bool {
 	return s.goes() && (len(s.mr.Status.Resources) == 0 || ptr.Deref(s.mr.Spec.KeepObjects, false))
 }
 
-// marked tells whether the ManagedResource bears the finalizer of its class.
+// marked reports whether the ManagedResource bears the finalizer of its class.
 func (s *scope) marked() bool { return slices.Contains(s.mr.Finalizers, s.class.Finalizer) }
 
 // endSession gives back what the run has of the memory for bundles. The bundle must not be used any longer.

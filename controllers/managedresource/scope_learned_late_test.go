@@ -16,7 +16,7 @@ import (
 func TestBUG14_ObjectWhoseScopeIsLearnedWhileItIsAppliedIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	for name, define := range map[string]func(p place){
-		"by somebody": func(p place) { p.inTarget(p.object(p.crd("Cluster"))) },
+		"by another client": func(p place) { p.inTarget(p.object(p.crd("Cluster"))) },
 		"by another ManagedResource": func(p place) {
 			p.content("definition", p.crd("Cluster"))
 			p.mr("definition", "definition")

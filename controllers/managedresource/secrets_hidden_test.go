@@ -11,7 +11,7 @@ import (
 )
 
 // A Secret that cannot be applied says why, and does not say what is in it.
-func TestValuesOfASecretThatCannotBeAppliedAreNotTold(t *testing.T) {
+func TestValuesOfASecretThatCannotBeAppliedAreNotRevealed(t *testing.T) {
 	t.Parallel()
 	const pin = "7281940365"
 	for name, test := range map[string]struct{ fields, says string }{

@@ -96,9 +96,9 @@ func (sh *sharers) any(match func(inventory.Key) bool) string {
 	return ""
 }
 
-// ownerOf tells whether a live object belongs to another ManagedResource that lists it in the same cluster. Its origin
-// names its last writer; a ManagedResource that does not list it any longer, or does not exist, owns nothing, and
-// neither does one that does not count.
+// ownerOf returns another ManagedResource that lists a live object in the same cluster, if the object belongs to it.
+// Its origin names its last writer; a ManagedResource that does not list it any longer, or does not exist, owns
+// nothing, and neither does one that does not count.
 func (sh *sharers) ownerOf(key inventory.Key, live metav1.Object) (owner types.NamespacedName, owned bool) {
 	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
 	if origin == "" || origin == sh.scope.origin() {
@@ -114,7 +114,7 @@ func (sh *sharers) ownerOf(key inventory.Key, live metav1.Object) (owner types.N
 	return owner, false
 }
 
-// abandoned returns the objects that were left to others who have no say in them any longer.
+// abandoned returns the objects that were left to ManagedResources that no longer count as their owners.
 func (sh *sharers) abandoned(yields map[inventory.Key]types.NamespacedName) (keys []inventory.Key) {
 	for key := range yields {
 		if len(sh.owners(key)) == 0 {

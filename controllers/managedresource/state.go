@@ -145,7 +145,7 @@ func (s *state) failed(input string, now time.Time) (pause time.Duration) {
 	return s.retryAt.Sub(now)
 }
 
-// failedWith tells whether the last run failed with an input.
+// failedWith reports whether the last run failed with an input.
 func (s *state) failedWith(input string) bool { return s.failures > 0 && s.failedInput == input }
 
 // backoff is the rest of the pause after a failure with the same input.
@@ -191,7 +191,7 @@ func (s *state) kept(input string) *bundle.Kept {
 	return s.content
 }
 
-// applyDue tells whether everything was applied longer ago than a period, give or take the jitter of the timer. What
+// applyDue reports whether everything was applied longer ago than a period, give or take the jitter of the timer. What
 // was applied before the start counts as applied then.
 func (s *state) applyDue(now time.Time, period time.Duration) bool {
 	if s.appliedAt.IsZero() {
@@ -208,7 +208,7 @@ func (s *state) waited(now time.Time) time.Duration {
 	return now.Sub(s.waitsSince)
 }
 
-// blindFor is for how long some watch has shown nothing. blind tells whether one does so now.
+// blindFor returns for how long some watch has shown nothing. blind is whether one shows nothing now.
 func (s *state) blindFor(blind bool, now time.Time) time.Duration {
 	switch {
 	case !blind:
@@ -289,7 +289,7 @@ func (s *state) undisturbed(key inventory.Key, now time.Time) {
 }
 
 // forgetQuiet lets go of corrections that count for nothing any longer: neither slow down others of their object, nor
-// are a fight over it. Somebody may edit every object of a fleet once, and never again.
+// are a fight over it. Otherwise a user who edits every object of a fleet once would leave a record for each.
 func (s *state) forgetQuiet(now time.Time) {
 	maps.DeleteFunc(s.corrections, func(_ inventory.Key, c *corrections) bool { return now.Sub(c.last) > driftMemory })
 	maps.DeleteFunc(s.fights, func(_ inventory.Key, f *fight) bool {
@@ -333,7 +333,7 @@ func (i *interrupted) set(name types.NamespacedName, left bool) {
 	i.names[name] = true
 }
 
-// take tells whether something is left to do. A run follows, so it is said once.
+// take reports whether something is left to do. A run follows, so it is said once.
 func (i *interrupted) take(name types.NamespacedName) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -404,7 +404,7 @@ func (l *lacks) retry(s *scope, enqueue func(types.NamespacedName)) {
 	}
 }
 
-// take tells, once, whether something came since a ManagedResource was found to lack something.
+// take reports, once, whether something came since a ManagedResource was found to lack something.
 func (l *lacks) take(name types.NamespacedName) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

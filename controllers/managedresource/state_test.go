@@ -58,7 +58,7 @@ func TestCorrectionsCountForTenMinutes(t *testing.T) {
 	now := began
 	for i := range 40 {
 		now = now.Add(time.Minute)
-		s.fought(quick, "somebody", now)
+		s.fought(quick, "other-client", now)
 		if i%4 == 0 {
 			s.fought(slow, "", now)
 		}
@@ -75,7 +75,7 @@ func TestCorrectionsCountForTenMinutes(t *testing.T) {
 		return kept
 	}
 	by, until := s.contested(now)
-	g.Expect(by).To(Equal(map[inventory.Key]string{quick: "somebody"}),
+	g.Expect(by).To(Equal(map[inventory.Key]string{quick: "other-client"}),
 		"others are changed less than five times in ten minutes")
 	g.Expect(until).To(Equal(now.Add(6*time.Minute)), "ten minutes after the fifth last one")
 	g.Expect(kept()).To(Equal(map[inventory.Key]int{quick: fightCorrections, slow: 2}),

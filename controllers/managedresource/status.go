@@ -28,9 +28,9 @@ var semantic = equality.Semantic
 //
 // Two kinds of writes are paced. Health changes with each pod of a roll-out, so writes about health alone are debounced
 // for each ManagedResource. And when a network goes, thousands of ManagedResources have to say at once that their
-// targets cannot be asked, or watched; a source that is busy with that is slow for those who correct drift elsewhere.
-// So these writes share one rate, after a few that do not wait. That targets are back is written at once: what sums up
-// their ManagedResources waits for the last of them.
+// targets cannot be asked, or watched; a source that is busy with that slows down corrections of drift in other
+// targets. So these writes share one rate, after a few that do not wait. That targets are back is written at once: what
+// sums up their ManagedResources waits for the last of them.
 type statusWriter struct {
 	store *store.Store
 	clock clock.PassiveClock
@@ -181,7 +181,7 @@ func withoutHealth(s *resourcesv1alpha1.ManagedResourceStatus) *resourcesv1alpha
 	return &rest
 }
 
-// turned tells whether some condition about health has another status.
+// turned reports whether some condition about health has another status.
 func turned(before, after *resourcesv1alpha1.ManagedResourceStatus) bool {
 	return slices.ContainsFunc(aboutHealth, func(t resourcesv1alpha1.ConditionType) bool {
 		a, b := resourcesv1alpha1.GetCondition(before.Conditions, t), resourcesv1alpha1.GetCondition(after.Conditions, t)
@@ -189,7 +189,7 @@ func turned(before, after *resourcesv1alpha1.ManagedResourceStatus) bool {
 	})
 }
 
-// blinded tells whether all that is new is that the target cannot be watched, which all its ManagedResources find out
+// blinded reports whether all that is new is that the target cannot be watched, which all its ManagedResources find out
 // at once.
 func blinded(before, after *resourcesv1alpha1.ManagedResourceStatus) (blind bool) {
 	for _, t := range aboutHealth[:2] { // Ready follows
@@ -270,8 +270,8 @@ func (d *draft) pending() {
 	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, message)
 }
 
-// answersAgain is for conditions that say that there was nobody to ask, when there is again. What was said before is
-// outdated, and whatever is to be done now may fail.
+// answersAgain replaces a condition that says that the target does not answer, when it answers again. What was said
+// before is outdated, and whatever is to be done now may fail.
 func (d *draft) answersAgain() {
 	c := d.get(resourcesv1alpha1.ConditionResourcesHealthy)
 	if c != nil && c.Status == resourcesv1alpha1.ConditionUnknown && c.Reason != resourcesv1alpha1.ReasonChecksPending {
@@ -300,7 +300,7 @@ func (d *draft) ignored() {
 	d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, reason, message)
 }
 
-// wasIgnored tells whether a condition says that the ManagedResource is ignored.
+// wasIgnored reports whether a condition says that the ManagedResource is ignored.
 func wasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
 	return slices.ContainsFunc(s.Conditions, func(c resourcesv1alpha1.Condition) bool {
 		return c.Reason == resourcesv1alpha1.ReasonManagedResourceIgnored &&
@@ -316,7 +316,7 @@ func (d *draft) notIgnored() {
 		resourcesv1alpha1.ReasonApplyProgressing, messageApplying)
 }
 
-// unreachable says that a target cannot be asked. What was applied stays applied, as far as anybody knows.
+// unreachable says that a target cannot be asked. What was applied stays applied, as far as is known.
 func (d *draft) unreachable(target clustercache.ClusterKey, status clustercache.Status) {
 	reason := resourcesv1alpha1.ReasonTargetUnreachable
 	message := fmt.Sprintf("The target cluster %s is not reachable since %s: %s",
@@ -336,13 +336,13 @@ func (d *draft) unreachable(target clustercache.ClusterKey, status clustercache.
 	}
 }
 
-// contested sets the Contested condition: who fights over which object. A ManagedResource that nobody ever fought over
-// has none. The text names no numbers, so that it does not change with every round.
+// contested sets the Contested condition: which writers keep changing which objects. A ManagedResource whose objects
+// were never contested has none. The text names no numbers, so that it does not change with every round.
 func (d *draft) contested(by map[inventory.Key]string) {
 	if len(by) == 0 {
 		if d.get(resourcesv1alpha1.ConditionContested) != nil {
 			d.say(resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonUncontested,
-				"Nobody else keeps changing the resources.")
+				"No other client keeps changing the resources.")
 		}
 		return
 	}

@@ -28,8 +28,8 @@ func (p place) patches(name string) func(controlplane.AuditEntry) bool {
 // anyway: a few times at once, and then ever later.
 const looksBesidesRuns = 15
 
-// Nobody can tell how an object should be whose manifest cannot be read any longer. It stays as it is, and is not
-// looked at again and again.
+// An object whose manifest cannot be read any longer has no desired state. It stays as it is, and is not looked at
+// again and again.
 func TestKeptObjectThatIsEditedCausesNoStorm(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
@@ -57,7 +57,7 @@ func TestKeptObjectThatIsEditedCausesNoStorm(t *testing.T) {
 	p.awaitReady("mr")
 }
 
-// The creation of a Secret is an event, so nobody has to ask for one that is known not to exist.
+// The creation of a Secret is an event, so one that is known not to exist is not read again.
 func TestMissingSecretIsNotAskedForAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// An inventory is a status, and anybody with the right to may write it. What is in it that is no object stops nothing.
+// An inventory is a status, and any client with the right to may write it. Entries that are no objects stop nothing.
 func TestInventoryEntriesThatAreNoObjectsStopNothing(t *testing.T) {
 	t.Parallel()
 	for name, strange := range map[string]func(ref *resourcesv1alpha1.ObjectReference){

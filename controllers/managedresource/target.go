@@ -42,19 +42,19 @@ func (t *targets) registration(ctx context.Context, key clustercache.ClusterKey)
 	return tc, nil
 }
 
-// paused tells whether the operator stopped all work on a target.
+// paused reports whether the operator stopped all work on a target.
 func (t *targets) paused(ctx context.Context, key clustercache.ClusterKey) (bool, error) {
 	tc, err := t.registration(ctx, key)
 	return err == nil && tc != nil && tc.Spec.Paused, err
 }
 
-// hibernated tells whether a target is meant to be away.
+// hibernated reports whether a target is meant to be away.
 func (t *targets) hibernated(ctx context.Context, key clustercache.ClusterKey) bool {
 	tc, err := t.registration(ctx, key)
 	return err == nil && tc != nil && resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation])
 }
 
-// identityKnown tells whether it is written down which cluster a target is. Nothing is written to a target before.
+// identityKnown reports whether it is written down which cluster a target is. Nothing is written to a target before.
 func (t *targets) identityKnown(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (bool, error) {
 	if key.Namespace == "" {
 		return true, nil
@@ -156,8 +156,8 @@ func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.
 	return key, clustercache.Status{}, false, nil
 }
 
-// lost tells whether a run failed because its target went away, by the errors of its calls. Then nothing is said about
-// the objects: what was applied stays applied, as far as anybody knows.
+// lost reports whether a run failed because its target went away, by the errors of its calls. Then nothing is said
+// about the objects: what was applied stays applied, as far as is known.
 func (t *targets) lost(ctx context.Context, s *scope, failures []apply.Outcome, pending []prune.Outcome) bool {
 	if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return isUnanswered(o.Err) }) &&
 		!slices.ContainsFunc(pending, func(o prune.Outcome) bool { return o.Err != nil && isUnanswered(o.Err) }) {
@@ -176,7 +176,7 @@ func (t *targets) lost(ctx context.Context, s *scope, failures []apply.Outcome, 
 	return first
 }
 
-// isUnanswered tells whether an error means that a target did not answer.
+// isUnanswered reports whether an error means that a target did not answer.
 func isUnanswered(err error) bool {
 	var answer apierrors.APIStatus
 	return isDown(err) || errors.Is(err, clustercache.ErrConnectionReplaced) ||
@@ -194,12 +194,12 @@ func isDown(err error) bool {
 	return errors.Is(err, clustercache.ErrClusterNotConnected) || errors.Is(err, clustercache.ErrClusterUnknown)
 }
 
-// reachable tells whether calls to a target may succeed.
+// reachable reports whether calls to a target may succeed.
 func reachable(status clustercache.Status) bool {
 	return status.State == clustercache.StateConnected || status.State == clustercache.StateDraining
 }
 
-// givenUp tells whether a user gave up on the objects in a target that cannot be reached.
+// givenUp reports whether a user gave up on the objects in a target that cannot be reached.
 func givenUp(mr *resourcesv1alpha1.ManagedResource, status clustercache.Status) bool {
 	return !reachable(status) && resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
 }

@@ -124,7 +124,7 @@ func TestRemovedRegistrationReleasesItsObjects(t *testing.T) {
 	p.awaitTargetClusterGone("a")
 }
 
-// A TargetCluster that nobody needs goes with its registration, and the next registration starts again.
+// A TargetCluster without ManagedResources goes with its registration, and the next registration starts again.
 func TestRemovedRegistrationWithoutManagedResources(t *testing.T) {
 	t.Parallel()
 	p := registered(t)
@@ -154,7 +154,7 @@ func TestDeletionEndsAfterTheRegistrationIsGone(t *testing.T) {
 	p.awaitTargetClusterGone("a")
 }
 
-// Whoever changes the target of a ManagedResource gets the old one cleaned up.
+// When the target of a ManagedResource changes, its objects in the old one are deleted.
 func TestMovedManagedResourceIsCleanedUpWhereItWas(t *testing.T) {
 	t.Parallel()
 	for name, keep := range map[string]bool{"cleaned": false, "kept by keepObjects": true} {

@@ -10,8 +10,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// An object that somebody deletes, and that a finalizer holds, cannot be mended. Its end is the event that brings it
-// back.
+// An object that another client deletes, and that a finalizer holds, cannot be corrected. When it is gone, the event
+// has it created again.
 func TestTerminatingObjectIsLeftAloneAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

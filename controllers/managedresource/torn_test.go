@@ -11,8 +11,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// Whoever moves an object to another Secret adds it there first, so it is wanted all the time. A hub that reads the one
-// Secret before that and the other one after it finds the object in neither.
+// A user who moves an object to another Secret adds it there first, so it is wanted all the time. A hub that reads the
+// one Secret before that and the other one after it finds the object in neither.
 func TestObjectThatMovesBetweenSecretsAmidTheirReadingIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	p := apart(t, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// Whoever says that a ManagedResource is not healthy has the hub look, which knows better.
+// If another client writes that a ManagedResource is not healthy, the hub checks and corrects the condition.
 func TestMR35_UnhealthyManagedResourceIsLookedAt(t *testing.T) {
 	t.Parallel()
 	p := registered(t)

@@ -38,9 +38,9 @@ type Options struct {
 	Environment multicluster.Environment
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
 	Settings func(clustercache.Status) (Settings, bool)
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
-	// Metrics takes figures. Nil: nobody does.
+	// Metrics takes figures. Nil: they are not recorded.
 	Metrics *Metrics
 }
 
@@ -211,7 +211,7 @@ func (w *run) stateOf(watch watched) (state knowledge, left time.Duration, fault
 	return notThere, 0, nil
 }
 
-// isLasting tells whether a watch fails for a reason that does not go away by itself.
+// isLasting reports whether a watch fails for a reason that does not go away by itself.
 func isLasting(fault error) bool {
 	return apierrors.IsForbidden(fault) || errors.Is(fault, clustercache.ErrTooManyObjects) ||
 		errors.Is(fault, untrusted.ErrExceeded)
@@ -234,7 +234,7 @@ func (w *run) present(objects *multicluster.Objects) clustercache.Subscription {
 	return w.Objects(objects)
 }
 
-// complete tells whether all is known that policies follow from. If it is not, that is remembered.
+// complete reports whether all is known that policies follow from. If it is not, that is remembered.
 func (w *run) complete() bool {
 	w.memory.mu.Lock()
 	defer w.memory.mu.Unlock()

@@ -21,9 +21,10 @@
 // taken for empty until it has them. A watch that is refused, or would show too much, stops all work in the target, and
 // its TargetCluster gets an event.
 //
-// Somebody in the target may undo each write. So the policies of a target are written at a bounded rate, and those of
-// one Service are brought in line once in a while. What is not written yet is written after a pause, in which no worker
-// waits. The pace of runs (Paced) is no bound for that: most of them write nothing, and one may write thousands.
+// Another client in the target may undo each write. So the policies of a target are written at a bounded rate, and
+// those of one Service are brought in line once in a while. What is not written yet is written after a pause, in which
+// no worker waits. The pace of runs (Paced) is no bound for that: most of them write nothing, and one may write
+// thousands.
 //
 // # Names
 //
@@ -37,8 +38,8 @@
 //
 // Everything is what a target says, and works in that target only. Annotations, ports and policies are bounded. What
 // cannot be read is reported by an event on the Service, in its own cluster; its policies stay as they are until it
-// changes. Whoever may write a Service can let pods of other namespaces send to it that have its label, and nobody
-// else. Whoever may write policies with the labels gets them deleted. In a target with Services of users,
+// changes. A user who may write a Service can let pods of other namespaces that have its label send to it, and no other
+// clients. Policies with the labels that a user writes are deleted. In a target with Services of users,
 // namespaceSelectors should name the namespaces of the operator.
 //
 // # Trade-offs

@@ -60,7 +60,7 @@ func (w *run) warn(ctx context.Context, name types.NamespacedName, uid types.UID
 	}
 }
 
-// report tells the owner of the target that a watch cannot become complete, so that nothing is done in it.
+// report writes an event for the owner of the target: a watch cannot become complete, so nothing is done in the target.
 func (w *run) report(lasting error) {
 	message := ""
 	if lasting != nil {

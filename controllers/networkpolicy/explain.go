@@ -125,7 +125,7 @@ func (w *run) explain(ctx context.Context, name types.NamespacedName) (*State, e
 	return state, w.conflicts(ctx, state, desired)
 }
 
-// conflicts finds out which of the policies that seem to be missing belong to somebody else.
+// conflicts finds out which of the policies that seem to be missing do not belong to the Service.
 func (w *run) conflicts(ctx context.Context, state *State, desired Desired) error {
 	var found []string
 	for _, key := range state.Missing[:min(len(state.Missing), maxLooked)] {

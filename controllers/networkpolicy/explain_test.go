@@ -85,7 +85,7 @@ func TestServicesWithFaultsAreCountedAndExplained(t *testing.T) {
 	change(b, alpha, bad, func(s *corev1.Service) { delete(s.Annotations, AnnotationNamespaceSelectors) })
 	b.Eventually(b.failing(alpha)).Should(BeZero())
 
-	t.Log("a policy of somebody else is in the way")
+	t.Log("a policy that does not belong to the Service has the name")
 	b.create(alpha, foreignPolicy(ns, "ingress-to-contested-tcp-5678", types.NamespacedName{}))
 	contested := b.service(alpha, ns, "contested", nil)
 	b.Eventually(b.failing(alpha)).Should(BeEquivalentTo(1))
@@ -116,7 +116,7 @@ func TestServicesWithFaultsAreCountedAndExplained(t *testing.T) {
 	b.Expect(explain(good).Idle).To(ContainSubstring("namespaceSelectors"))
 	before := len(b.writes(alpha, ns))
 	explain(good)
-	b.Expect(b.writes(alpha, ns)).To(HaveLen(before), "who only looks writes nothing")
+	b.Expect(b.writes(alpha, ns)).To(HaveLen(before), "to explain writes nothing")
 	none := types.NamespacedName{Namespace: ns, Name: "none"}
 	_, err := Explain(context.Background(), alpha.client, clustercache.Status{}, settings, none)
 	b.Expect(err).To(MatchError(ContainSubstring("not found")))

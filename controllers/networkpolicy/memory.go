@@ -13,12 +13,12 @@ import (
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
 )
 
-// writeRate, a second, and writeBurst bound how often policies of one target are written: somebody in it may undo each
-// write.
+// writeRate, a second, and writeBurst bound how often policies of one target are written: another client in it may undo
+// each write.
 const writeRate, writeBurst = 50, 500
 
-// A Service may have its policies written runBurst times at once, and then once in runPeriod: somebody may undo each
-// write.
+// A Service may have its policies written runBurst times at once, and then once in runPeriod: another client may undo
+// each write.
 const (
 	runBurst  = 20
 	runPeriod = 5 * time.Second
@@ -85,7 +85,7 @@ func newMemory() *memory {
 	}
 }
 
-// say tells whether something about a Service is new. Nothing to say is forgotten.
+// say reports whether something about a Service is new. Nothing to say is forgotten.
 func (m *memory) say(about subject, what string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,7 +134,7 @@ func (m *memory) forget(service types.NamespacedName) {
 	maps.DeleteFunc(m.said, func(about subject, _ fingerprint) bool { return about.service == service })
 }
 
-// changed notes which labels clients in a namespace have, and tells whether others had been noted.
+// changed notes which labels clients in a namespace have, and returns whether others had been noted.
 func (m *memory) changed(namespace string, keys []string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -26,7 +26,7 @@ func TestNP60_AKindThatIsGoneForAMoment(t *testing.T) {
 	g.Expect(m.absent(gateways, now)).To(Equal(absencePause), "it was there meanwhile")
 	now = now.Add(absencePause - time.Second)
 	m.doubted(gateways)
-	g.Expect(m.absent(gateways, now)).To(Equal(absencePause), "discovery could not tell meanwhile")
+	g.Expect(m.absent(gateways, now)).To(Equal(absencePause), "discovery failed meanwhile")
 	now = now.Add(absencePause)
 	g.Expect(m.absent(gateways, now)).To(BeZero())
 	now = now.Add(-time.Minute)

@@ -59,7 +59,7 @@ func (m *Metrics) ran(target clustercache.ClusterKey, service types.NamespacedNa
 	})
 }
 
-// failingCollector tells how many Services have faults.
+// failingCollector reports how many Services have faults.
 type failingCollector struct{ *Metrics }
 
 var descFailing = metricFailing.Desc()

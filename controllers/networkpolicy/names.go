@@ -55,7 +55,7 @@ func allowedPortsAlias(key string) (alias string, is bool) {
 	return "", false
 }
 
-// isRelevant tells whether policies follow from an annotation of a Service.
+// isRelevant reports whether policies follow from an annotation of a Service.
 func isRelevant(key string) bool {
 	switch key {
 	case AnnotationNamespaceSelectors, AnnotationNamespaceAlias, AnnotationFromWorld:
@@ -74,7 +74,7 @@ func clientLabel(what string) (key string, shortened bool) {
 	return prefix + name[:shortenedLabelName] + "-" + shortHash([]byte(name)), true
 }
 
-// shortHash tells apart what would have the same name.
+// shortHash keeps names apart that are the same when they are shortened.
 func shortHash(of []byte) string {
 	sum := sha256.Sum256(of)
 	return hex.EncodeToString(sum[:])[:hashDigits]
@@ -86,7 +86,7 @@ func id(service string, protocol corev1.Protocol, port intstr.IntOrString) strin
 }
 
 // ingressName and egressName are names of policies. The namespace is that of the Service, and empty if pods of the same
-// one are meant; from is where the others are, and empty if the namespace of the policy tells.
+// one are meant; from is where the others are, and empty if they are in the namespace of the policy.
 func ingressName(id, from string) string { return "ingress-to-" + id + suffix(from) }
 
 func egressName(namespace, id, from string) string {

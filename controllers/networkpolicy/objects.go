@@ -74,7 +74,7 @@ func serviceOf(obj client.Object) any {
 	return kept
 }
 
-// isTooLarge tells whether a selector exceeds the bounds: each policy of a Service has it.
+// isTooLarge reports whether a selector exceeds the bounds: each policy of a Service has it.
 func isTooLarge(selector map[string]string) bool {
 	size := 0
 	for key, value := range selector {

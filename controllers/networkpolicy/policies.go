@@ -35,7 +35,7 @@ type Service struct {
 	Clients []string
 	// Allowed are ports of pods that clients with an alias may call.
 	Allowed []Allowed
-	// FromWorld lets everybody call the ports World, all if there is none.
+	// FromWorld lets all clients call the ports World, all if there is none.
 	FromWorld bool
 	World     []networkingv1.NetworkPolicyPort
 	// Controller has the pods of the ingress controller, and Exposed are the ports that Ingresses name.
@@ -43,7 +43,7 @@ type Service struct {
 	Exposed    []PortReference
 	// Gateways are Istio's gateways that pass requests on.
 	Gateways []Gateway
-	// HasClients tells whether a namespace has a pod with a label of clients; policies for clients that do not exist are
+	// HasClients reports whether a namespace has a pod with a label of clients; policies for clients that do not exist are
 	// left out. Nil: it does not matter.
 	HasClients func(namespace, label string) bool
 }
@@ -206,7 +206,7 @@ func (b *builder) client(namespace, label string, blame *InputError) (*metav1.La
 
 func (e *InputError) because(problem string) *InputError { return &InputError{e.Key, e.Value, problem} }
 
-// fromWorld lets everybody call ports.
+// fromWorld lets all clients call ports.
 func (b *builder) fromWorld() error {
 	if !b.FromWorld {
 		return nil
@@ -400,7 +400,7 @@ func canonical(spec *networkingv1.NetworkPolicySpec) []byte {
 // have selectors as {map[key:value] []}, and taking over a target is no reason to write its policies.
 var worded = strings.NewReplacer("{map[", "map[", "] []}", "]")
 
-// fingerprint tells apart policies, by all that follows from their Service, and texts.
+// fingerprint is a hash of a text, or of all of a policy that follows from its Service.
 type fingerprint [16]byte
 
 func fingerprintOfText(text string) fingerprint {

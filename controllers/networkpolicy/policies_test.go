@@ -21,7 +21,7 @@ import (
 // Selectors in JSON.
 const (
 	podsJSON       = `{"matchLabels":{"foo":"bar"}}`
-	everybody      = `{"podSelector":` + podsJSON + `,"ingress":[{}],"policyTypes":["Ingress"]}`
+	allClients     = `{"podSelector":` + podsJSON + `,"ingress":[{}],"policyTypes":["Ingress"]}`
 	ingressPodJSON = `{"matchLabels":{"app":"ingress-controller"}}`
 	gatewayPodJSON = `{"matchLabels":{"istio":"ingressgateway"}}`
 )
@@ -189,7 +189,7 @@ func TestNP_Specs(t *testing.T) {
 		"NP-26 all ports for the world": {
 			serviceWith(func(s *Service) { s.FromWorld, s.World = true, ports(`[]`) }),
 			ownPair(map[string]string{
-				"a/ingress-to-svc-from-world": everybody,
+				"a/ingress-to-svc-from-world": allClients,
 			}),
 		},
 		"NP-30 an ingress controller": {
@@ -267,7 +267,7 @@ func TestNP_Specs(t *testing.T) {
 				s.Controller, s.Exposed = controller("a"), []PortReference{{Number: 1234}}
 			}),
 			map[string]string{
-				"a/ingress-to-svc-from-world":                       everybody,
+				"a/ingress-to-svc-from-world":                       allClients,
 				"a/ingress-to-svc-tcp-5678-from-ingress-controller": in("TCP/5678", peer(ingressPodJSON, "")),
 				"a/egress-to-svc-tcp-5678-from-ingress-controller":  out(ingressPodJSON, "TCP/5678", peer(podsJSON, "")),
 			},
@@ -422,7 +422,7 @@ func TestNP53_ServicesThatAskForWhatCannotBe(t *testing.T) {
 			serviceWith(func(s *Service) { s.Allowed = []Allowed{{Alias: "X", Ports: ports(`[{"port":1}]`)}} }),
 			AllowedPortsAnnotation("X") + `: "X" cannot be a part of the name of the policy`,
 		},
-		"more policies than anybody needs": {
+		"too many policies": {
 			serviceWith(func(s *Service) { s.Clients = clients }),
 			`Service: "svc" asks for more than 10000 policies: it has 1 ports, and clients in 10000 other namespaces`,
 		},

@@ -19,7 +19,7 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// Bounds of what a Service says. They are far above what anybody needs.
+// Bounds of what a Service says. They are far above what a real Service needs.
 const (
 	maxAnnotation = 16 << 10 // bytes of the value of an annotation
 	maxSelectors  = 50       // of namespaces
@@ -194,7 +194,7 @@ func portText(port networkingv1.NetworkPolicyPort) string {
 	return text
 }
 
-// matchesAny tells whether one of some selectors matches.
+// matchesAny reports whether one of some selectors matches.
 func matchesAny(selectors []labels.Selector, of map[string]string) bool {
 	return slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s.Matches(labels.Set(of)) })
 }

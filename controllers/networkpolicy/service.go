@@ -94,7 +94,7 @@ func (w *run) idle(s *service, in *namespace) string {
 	return ""
 }
 
-// settled tells whether all policies are as desired.
+// settled reports whether all policies are as desired.
 func settled(
 	desired map[types.NamespacedName]*networkingv1.NetworkPolicy, existing map[types.NamespacedName]policy,
 ) bool {
@@ -106,8 +106,8 @@ func settled(
 	return len(desired) == len(existing)
 }
 
-// gone tells whether a Service of which there are policies really does not exist: what the watch of Services shows may
-// be older than they are.
+// gone reports whether a Service of which there are policies really does not exist: what the watch of Services shows
+// may be older than they are.
 func (w *run) gone(ctx context.Context, name types.NamespacedName, policies int) (bool, error) {
 	cannotBe := len(validation.IsDNS1123Label(name.Namespace)) > 0 || len(validation.IsDNS1123Label(name.Name)) > 0
 	if policies == 0 || cannotBe {
@@ -345,7 +345,8 @@ func (w *run) apply(
 	return 0, fmt.Errorf("policies of Service %s: %w%s", name, errors.Join(faults...), more)
 }
 
-// conflictError says that the policy of another Service, or of nobody that is known, has the name of one that is to be.
+// conflictError says that the name of a policy to be created is taken by a policy of another Service, or of no known
+// one.
 type conflictError struct{ policy, other types.NamespacedName }
 
 func (e *conflictError) Error() string {
@@ -369,7 +370,7 @@ func (w *run) write(ctx context.Context, want *networkingv1.NetworkPolicy) error
 			return nil
 		}
 		if isEnding(err) {
-			return nil // the watch of namespaces tells that it ends
+			return nil // the watch of namespaces will show that it ends
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating NetworkPolicy %s: %w", key, err)
@@ -403,8 +404,8 @@ func (w *run) write(ctx context.Context, want *networkingv1.NetworkPolicy) error
 	return nil
 }
 
-// contested says that a policy has the name of one that is to be and belongs to somebody else. One that has only lost
-// its labels does not.
+// contested returns an error if the live policy with the name of the wanted one does not belong to the same Service.
+// One that has only lost its labels does.
 func contested(live, want *networkingv1.NetworkPolicy) error {
 	other := owner(live)
 	lost := other.Name == "" && live.Annotations[annotationDescription] == want.Annotations[annotationDescription]
@@ -414,13 +415,13 @@ func contested(live, want *networkingv1.NetworkPolicy) error {
 	return nil
 }
 
-// isEnding tells whether a policy cannot be created because its namespace ends or is gone.
+// isEnding reports whether a policy cannot be created because its namespace ends or is gone.
 func isEnding(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // delete deletes a policy, but not one that has taken its place, or that does not belong to its Service any longer: the
-// watch tells of these.
+// watch will show these.
 func (w *run) delete(ctx context.Context, key types.NamespacedName, kept policy) error {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(w.policies.Kind)

@@ -206,7 +206,7 @@ func TestNP16_NP17_NP19_WhichNamespacesHaveClients(t *testing.T) {
 	inC := []string{"np16/ingress-to-" + first + "-from-np16-c", "np16-c/egress-to-np16-" + first}
 	all := b.policies(alpha, "np16", "np16-b", "np16-c")
 	b.Eventually(all).Should(Equal(with(own, append(inB, inC...)...)), "NP-16, NP-17")
-	b.delete(alpha, ending) // it does not end, since nobody empties it
+	b.delete(alpha, ending) // it does not end, since no controller empties it
 	b.Eventually(all).Should(Equal(with(own, inB...)), "NP-19")
 	b.service(alpha, "np16", "late", annotated(AnnotationNamespaceSelectors, selecting("two", "np16")))
 	b.Eventually(all).Should(Equal(with(append(own, pairs("np16", "late-tcp-5678")...), inB...)), "NP-19")
@@ -401,7 +401,7 @@ func TestNP55_APolicyOfAnotherService(t *testing.T) {
 	}).Should(Equal("svc"), "it is free now")
 }
 
-func TestNP55_APolicyOfNobody(t *testing.T) {
+func TestNP55_APolicyOfNoService(t *testing.T) {
 	b := start(t, nil, alpha)
 	b.namespace(alpha, "np55-n")
 	policy := foreignPolicy("np55-n", "egress-to-svc-tcp-5678", name("", ""))

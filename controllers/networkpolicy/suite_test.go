@@ -420,7 +420,7 @@ func (b *bench) istioObject(s *site, kind, namespace, name, spec string) *unstru
 	return obj
 }
 
-// foreignPolicy is one that somebody else made, with the labels of a Service unless that has no name.
+// foreignPolicy is one that another client made, with the labels of a Service unless that has no name.
 func foreignPolicy(namespace, name string, service types.NamespacedName) *networkingv1.NetworkPolicy {
 	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

@@ -52,7 +52,7 @@ func TestNP57_NP59_TargetsAreApart(t *testing.T) {
 	b.Eventually(b.warnings(beta, inBeta)).Should(HaveLen(1), "NP-59")
 	b.Expect(b.warnings(alpha, inAlpha)()).To(BeEmpty(), "NP-59")
 	b.Expect(b.warnings(alpha, inBeta)()).To(BeEmpty(), "NP-59")
-	b.Expect(b.events.Events).NotTo(Receive(), "nothing is told in the source")
+	b.Expect(b.events.Events).NotTo(Receive(), "there are no events in the source")
 	b.delete(beta, inBeta)
 	b.Eventually(b.policies(beta, "np57", "np57-b")).Should(BeEmpty())
 	b.Expect(b.policies(alpha, "np57")()).To(Equal(pairs("np57", first)))

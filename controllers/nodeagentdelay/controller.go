@@ -40,7 +40,7 @@ type Settings struct {
 	MinDelay, MaxDelay time.Duration
 }
 
-// Validate tells whether delays can be spread between the two.
+// Validate reports whether delays can be spread between the two.
 func (s Settings) Validate() error {
 	if s.MinDelay < 0 || s.MaxDelay < s.MinDelay {
 		return fmt.Errorf("minDelay %s and maxDelay %s have to be at least zero, in this order", s.MinDelay, s.MaxDelay)
@@ -54,7 +54,7 @@ type Options struct {
 	Environment multicluster.Environment
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
 	Settings func(clustercache.Status) (Settings, bool)
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
 
 	// pageSize is how many objects are listed at a time. Default 200.

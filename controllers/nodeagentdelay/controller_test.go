@@ -271,7 +271,7 @@ func TestNODE25_FailedPatchIsTriedAgain(t *testing.T) {
 		if r.Method != http.MethodPatch || r.URL.Path != "/api/v1/nodes/n-1" || tried.Add(1) > 1 {
 			return nil
 		}
-		// Somebody is faster.
+		// Another client changes the Node first.
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"changed":"meanwhile"}}}`))
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n-1"}}
 		if err := shared.A.Client.Patch(context.Background(), node, patch); err != nil {
@@ -286,7 +286,7 @@ func TestNODE25_FailedPatchIsTriedAgain(t *testing.T) {
 		b.Expect(call.Body).To(ContainSubstring(`"resourceVersion":"`))
 	}
 	b.Expect(patchesOf(shared.A)).To(HaveLen(4), "the others are not patched again")
-	b.Expect(b.events.Events).To(BeEmpty(), "a conflict is nobody's fault")
+	b.Expect(b.events.Events).To(BeEmpty(), "a conflict is not reported as a fault")
 }
 
 func TestNODE26_OtherSettingsAreFollowed(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package nodeagentdelay spreads over time what node agents do. When the operating system configuration of a target
-// changes, all of its node agents would restart the same services at once. An annotation of its Node tells each agent
-// how long to wait first: node-agent.gardener.cloud/reconciliation-delay.
+// changes, all of its node agents would restart the same services at once. An annotation of its Node says how long each
+// agent waits first: node-agent.gardener.cloud/reconciliation-delay.
 //
 // # How it works
 //
@@ -20,8 +20,8 @@
 // change in another target writes anything. A change of the Nodes costs a list of them, which is less than the patches
 // that it leads to.
 //
-// Nobody looks when a Secret or a delay changes: a watch of the Secrets would cost more than it is worth, and the next
-// look puts it right.
+// The change of a Secret or of a delay causes no reconciliation: a watch of the Secrets would cost more than it is
+// worth, and the next periodic one corrects it.
 //
 // # Trust
 //

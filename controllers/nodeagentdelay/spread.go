@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// delayAnnotation of a Node tells its agent how long to wait. It is a Go duration.
+	// delayAnnotation of a Node says how long its agent waits. It is a Go duration.
 	delayAnnotation = "node-agent.gardener.cloud/reconciliation-delay"
 	// roleLabel of a Secret, with this value, says that agents are configured with it; serialAnnotation, exactly "true",
 	// that they take turns by themselves.

@@ -41,9 +41,9 @@ const (
 type Options struct {
 	// Environment is that of all controllers in targets. Its Source is not needed.
 	Environment multicluster.Environment
-	// Enabled tells, from memory, whether the controller is switched on for a target. Required.
+	// Enabled reports, from memory, whether the controller is switched on for a target. Required.
 	Enabled func(clustercache.Status) bool
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
 
 	// pageSize is how many objects are listed at a time. Default 50.

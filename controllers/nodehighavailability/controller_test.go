@@ -50,7 +50,7 @@ func TestNODE30_WorkloadsAreSpreadAnewWithTheSecondNode(t *testing.T) {
 	b.Eventually(b.spread(shared.A, s)).Should(Equal(anyway))
 }
 
-func TestNODE30_WorkloadsAreSpreadAnewIfNobodyWatchedTheSecondNode(t *testing.T) {
+func TestNODE30_WorkloadsAreSpreadAgainIfTheSecondNodeWasNotWatched(t *testing.T) {
 	b := newBench(t)
 	b.webhook(shared.A)
 	first := b.node(shared.A, "n-0")

@@ -1,7 +1,7 @@
 // Package nodehighavailability has workloads of a target spread again over its Nodes when it gets the second one, or
 // has one left. A webhook decides on the spread when workloads are written: with one Node, a constraint that has to be
 // fulfilled would leave all pods but one pending. So the decision has to be made again when the number of Nodes has
-// changed, and nobody writes the workloads then.
+// changed, although no client writes the workloads then.
 //
 // # How it works
 //
@@ -23,7 +23,7 @@
 //
 // With more than 20 Namespaces, all workloads of the target are listed instead of those of each of them.
 //
-// Nobody looks at workloads that the webhook left as they were, for example because it was down and its failures are
+// Workloads that the webhook left as they were are not looked at, for example because it was down and its failures are
 // ignored.
 //
 // # Trust

@@ -48,7 +48,7 @@ var notSkipped = func() client.MatchingLabelsSelector {
 	return client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*requirement)}
 }()
 
-// severalNodes tells whether a target has more than one Node.
+// severalNodes reports whether a target has more than one Node.
 func severalNodes(ctx context.Context, c client.Reader) (bool, error) {
 	list := metadataOf(corev1.SchemeGroupVersion.WithKind("Node"))
 	if err := c.List(ctx, list, client.Limit(2)); err != nil {
@@ -110,8 +110,8 @@ func statefulSets(ctx context.Context, c client.Reader, many bool, options []cli
 	return found, len(list.Items), list.Continue, nil
 }
 
-// misfits tells whether the first constraint for the spread over Nodes is one for another number of Nodes. Without such
-// a constraint there is nothing to change.
+// misfits reports whether the first constraint for the spread over Nodes is one for another number of Nodes. Without
+// such a constraint there is nothing to change.
 func misfits(spec *corev1.PodSpec, many bool) bool {
 	for _, constraint := range spec.TopologySpreadConstraints {
 		if constraint.TopologyKey == corev1.LabelHostname {

@@ -64,9 +64,9 @@ type Options struct {
 	Source client.Client
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
 	Settings func(clustercache.Status) (Settings, bool)
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
-	// Metrics counts what was deleted. Nil: nobody does.
+	// Metrics counts what was deleted. Nil: it is not counted.
 	Metrics *Metrics
 
 	// pageSize is how many pods are listed at a time, maxPods how many of a namespace are looked at, and maxDeletes how

@@ -5,8 +5,8 @@
 //
 // In each period a target has one pass over the namespaces that are configured. Nothing is watched. A namespace is
 // listed twice, live and in pages: its pods that have failed, for the reason is in their status, and the metadata of
-// all, which tells since when a pod should be gone. What is stale is then deleted, one after the other. One that cannot
-// be deleted does not stop the others.
+// all, which has the time from which on a pod should be gone. What is stale is then deleted, one after the other. One
+// that cannot be deleted does not stop the others.
 //
 // A pod is stale if it has failed with the reason Evicted, NodeAffinity, or one that begins with OutOf, as OutOfcpu. It
 // is deleted as usual. A pod is also stale if its time to end was over five minutes ago. It is deleted with a grace
@@ -21,7 +21,7 @@
 //
 // Pods of the target's home namespace in the source, those of its control plane, are looked at only if homeNamespace is
 // set. Which namespace that is follows from the registration, and from nothing that the target or a setting says. All
-// pods of that namespace are looked at, whoever they belong to. The source as a target has no home namespace.
+// pods of that namespace are looked at, whatever owns them. The source as a target has no home namespace.
 //
 // # Trade-offs
 //
@@ -35,7 +35,7 @@
 // waits for nothing but its finalizers is not deleted again.
 //
 // Clocks of the hub and of the target may differ by less than the five minutes; a pod on which its kubelet is at work
-// changes, which the resource version tells.
+// changes, which the resource version shows.
 //
 // # Rights
 //

@@ -39,7 +39,7 @@ const (
 	mostErrors = 5
 )
 
-// errTooMany is the end of a list that is longer than anybody can need.
+// errTooMany ends a list that is longer than any real one.
 var errTooMany = errors.New("too many pods to look at")
 
 // place is a pod in the order of a pass: namespaces by name, in each one the pods that have failed and then those that
@@ -227,7 +227,7 @@ func (p *pass) delete(ctx context.Context, namespace string, pod stale, atOnce b
 	return nil
 }
 
-// concernsAll tells whether an error would meet every other call, too.
+// concernsAll reports whether an error would meet every other call, too.
 func concernsAll(err error) bool {
 	return errors.Is(err, clustercache.ErrConnectionReplaced) || errors.Is(err, clustercache.ErrClusterNotConnected) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

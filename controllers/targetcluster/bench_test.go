@@ -52,7 +52,7 @@ func BenchmarkLostTarget(b *testing.B) {
 	}
 }
 
-// steadyTarget returns a target of which there is nothing to say, and what tells of each look.
+// steadyTarget returns a target whose status does not change, and a channel that receives a value at each look.
 func steadyTarget(b *testing.B, source *source, period time.Duration) (*hub, clustercache.ClusterKey, <-chan struct{}) {
 	g := NewWithT(b)
 	looked := make(chan struct{}, 1)

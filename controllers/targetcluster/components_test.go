@@ -39,7 +39,7 @@ func testComponents(t *testing.T, h *hub) {
 
 	t.Log("others of the namespace")
 	h.createMR(g, "seed", "seed", nil)
-	h.createMR(g, "other", "somebody-else", nil)
+	h.createMR(g, "other", "another-class", nil)
 	h.createMR(g, "backup", "", map[string]string{hubv1alpha1.CareConditionTypeLabel: "BackupHealthy"})
 	h.setMR(g, "backup", h.uid("a"), resourcesv1alpha1.ConditionTrue, "fine")
 	// From unhealthy to unhealthy for another reason would be only other words, which wait for a minute.

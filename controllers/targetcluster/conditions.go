@@ -215,8 +215,8 @@ func (c *conditions) apiServerAvailable(o observation) {
 	}
 }
 
-// availableText has the words of Gardener, for those who know them, though the hub probes in another way. The response
-// time is in coarse steps, so that it rarely changes.
+// availableText has the text of Gardener, which users know, although the hub probes in another way. The response time
+// is in coarse steps, so that it rarely changes.
 func availableText(o observation) string {
 	const text = "API server /healthz endpoint responded with success status code."
 	if o.roundTrip == 0 {
@@ -366,7 +366,7 @@ func pendingText(status clustercache.Status) string {
 
 // warnBefore returns how long before its end a credential is worth a warning: at a fifth of its life. One that lives
 // for a day at most is renewed by a program, as those of a token requestor are, which does that at a fifth or a bit
-// later; there it is a tenth, so that who is in time is not blamed.
+// later; there it is a tenth, so that there is no warning about a program that renews in time.
 func warnBefore(issued, end time.Time) time.Duration {
 	switch life := end.Sub(issued); {
 	case issued.IsZero():

@@ -78,7 +78,7 @@ func TestConditions(t *testing.T) {
 		"nodes that cannot be watched": {
 			func(o *observation) { o.nodes = nodes.Summary{Fault: errors.New("forbidden")} }, want{"EveryNodeReady": is(unknown, "NodesUnknown")}, "",
 		},
-		"one failed probe leaves the status and tells in the reason": {
+		"one failed probe leaves the status and changes the reason": {
 			func(o *observation) { o.health.ConsecutiveFailures = 1 }, want{"APIServerAvailable": is(yes, "ProbeFailing")}, "",
 		},
 		"a target that does not answer": {

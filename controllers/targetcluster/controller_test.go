@@ -59,8 +59,8 @@ func TestController(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *hub){
 		"shows a target through its life":                       testLife,
 		"writes nothing while nothing happens":                  testSteady,
-		"tells of a target that went back in time":              testRewinds,
-		"looks at ManagedResources when it is told of some":     testSettled,
+		"reports a target that went back in time":               testRewinds,
+		"looks at ManagedResources when it is notified of some": testSettled,
 		"leaves a TargetCluster alone that was made in advance": testMadeInAdvance,
 		"deletes no memory before it is sure":                   testNotSure,
 		"keeps the memory while ManagedResources need it":       testInUse,
@@ -185,7 +185,7 @@ func testSettled(t *testing.T, h *hub) {
 		return h.looks.Load() - looks
 	}, soon, often).Should(BeNumerically(">=", 20), "looks in a row for which no ManagedResources are listed")
 
-	t.Log("what nobody tells of")
+	t.Log("changes without an event")
 	h.setFacts(targetfacts.Facts{})
 	h.eventually(g, key, HaveField("Status.DriftLastHour", int64(0)))
 	h.setElsewhere(true)
@@ -193,7 +193,7 @@ func testSettled(t *testing.T, h *hub) {
 	h.setElsewhere(false)
 	h.eventually(g, key, haveCondition("Ready", "True", "Ready"))
 
-	t.Log("what is told of")
+	t.Log("changes with an event")
 	h.setMR(g, "mr", h.uid("a"), resourcesv1alpha1.ConditionFalse, "broken")
 	h.eventually(g, key, haveCondition("SystemComponentsHealthy", "True", "ManagedResourcesFailing"))
 	h.setMR(g, "mr", h.uid("a"), resourcesv1alpha1.ConditionTrue, "fine")
@@ -390,7 +390,7 @@ func testDuplicatesElsewhere(t *testing.T, h *hub) {
 	connect(a, "api")
 	h.eventually(g, a, SatisfyAll(haveCondition("Ready", "True", "Ready"),
 		HaveField("Status.ClusterUIDSince", Not(BeNil()))))
-	connect(stranger, "evil") // later: whoever claims a UID first holds it
+	connect(stranger, "evil") // later: the first claimant of a UID holds it
 	isDuplicate := SatisfyAll(haveCondition("DuplicateRegistration", "True", "DuplicateRegistration"),
 		haveMessage("DuplicateRegistration", "one in another namespace"),
 		Not(haveMessage("DuplicateRegistration", a.String())))
@@ -622,7 +622,7 @@ func (h *hub) waitForCache(g *WithT, key clustercache.ClusterKey) {
 		tc, now := &hubv1alpha1.TargetCluster{}, &hubv1alpha1.TargetCluster{}
 		g.Expect(h.client.Get(context.Background(), key, now)).To(Succeed())
 		g.Expect(h.cache.Get(context.Background(), key, tc)).To(Succeed())
-		g.Expect(tc.ResourceVersion).To(Equal(now.ResourceVersion)) // whoever wrote it meanwhile
+		g.Expect(tc.ResourceVersion).To(Equal(now.ResourceVersion)) // it may have been written meanwhile
 	}, soon, often).Should(Succeed())
 }
 

@@ -35,15 +35,15 @@ func TestWhatFlapsHasAFewEvents(t *testing.T) {
 		}
 		return n
 	}
-	g.Expect(flap("b", 10)).To(Equal(10), "what somebody wants to read")
+	g.Expect(flap("b", 10)).To(Equal(10), "a user wants to read these")
 	g.Expect(flap("b", 3600)).To(BeNumerically("~", 3600/30, 10))
 	g.Expect(flap("c", 10)).To(Equal(10), "another target has its own budget")
 	r.forget(types.NamespacedName{Namespace: "a", Name: "b"})
 	g.Expect(flap("b", 10)).To(Equal(10), "a new one of the same name begins anew")
 }
 
-// TestIdentityIsToldWhateverFlaps uses up the budget of everything else first.
-func TestIdentityIsToldWhateverFlaps(t *testing.T) {
+// TestIdentityIsReportedWhateverFlaps exhausts the rate limit of all other events first.
+func TestIdentityIsReportedWhateverFlaps(t *testing.T) {
 	g := NewWithT(t)
 	sink := events.NewFakeRecorder(1000)
 	r := newRecorder(sink, clocktesting.NewFakePassiveClock(now))

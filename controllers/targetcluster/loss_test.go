@@ -99,7 +99,7 @@ func (c *lateCache) Get(ctx context.Context, key client.ObjectKey, obj client.Ob
 	return nil
 }
 
-// TestALossCostsFewLooksAndWrites has many targets lost at once, as a clustercache tells of it: a probe that fails, a
+// TestALossCostsFewLooksAndWrites has many targets lost at once, as a clustercache reports it: a probe that fails, a
 // connection that is held, and an attempt to continue with it that fails. Nearly all have to wait for their turn, with
 // their status and with their label, and the informer is late to see what was written.
 func TestALossCostsFewLooksAndWrites(t *testing.T) {

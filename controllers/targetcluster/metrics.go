@@ -37,8 +37,8 @@ type Collector struct {
 	types   *metrics.Names
 }
 
-// NewCollector returns a collector. reader answers from memory; leading reports whether this replica is the one to
-// tell.
+// NewCollector returns a collector. reader answers from memory; leading reports whether this replica is the one that
+// exports the metrics.
 func NewCollector(reader client.Reader, leading func() bool) *Collector {
 	return &Collector{reader: reader, leading: leading, types: metrics.NewNames(typeLimit)}
 }

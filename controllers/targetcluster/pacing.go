@@ -11,7 +11,7 @@ import (
 )
 
 // When hundreds of targets are lost or come back at once, each has a status, a label and events to be written, and the
-// source is slow for everybody meanwhile. So writes are paced by their kind, after a few targets that never wait
+// source is slow for all clients meanwhile. So writes are paced by their kind, after a few targets that never wait
 // (package pacing). That a target is new or back does not wait, but its label does. With 50, 20 and 30 a second, the
 // p99 of corrections in 700 targets was 1.27 times while 300 others went.
 const (
@@ -34,7 +34,7 @@ func (r *reconciler) pace(key clustercache.ClusterKey, before, after hubv1alpha1
 	}
 }
 
-// isBack tells of a target that is reachable and was not, or was not known.
+// isBack reports whether a target is reachable that was not, or was not known.
 func isBack(before, after hubv1alpha1.TargetClusterStatus) bool {
 	if len(before.Conditions) == 0 {
 		return true

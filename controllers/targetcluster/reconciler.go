@@ -322,7 +322,7 @@ func (r *reconciler) withMembers(ctx context.Context, tc *hubv1alpha1.TargetClus
 	}
 	found, err := r.Members.Of(ctx, key, uid, r.identities.Others(key), o.elsewhere != "")
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Cannot tell how the ManagedResources are")
+		log.FromContext(ctx).Error(err, "Cannot assess the health of the ManagedResources")
 		return o
 	}
 	o.members, o.membersKnown = found, true

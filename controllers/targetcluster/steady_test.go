@@ -10,7 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-func TestNewsOfTargets(t *testing.T) {
+func TestRevisionsOfTargets(t *testing.T) {
 	g := NewWithT(t)
 	n := newRevisions()
 	a, b, c := clustercache.ClusterKey{Namespace: "one", Name: "a"}, clustercache.ClusterKey{Namespace: "one", Name: "b"}, clustercache.ClusterKey{Namespace: "two", Name: "c"}

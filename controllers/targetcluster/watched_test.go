@@ -120,7 +120,7 @@ func TestOneFailedProbeIsNoFailureWhateverTheThreshold(t *testing.T) {
 	g.Expect(l.is("APIServerAvailable")).To(Equal("True/ProbeFailing"))
 }
 
-func TestB3_ResponseTimeIsToldInSteps(t *testing.T) {
+func TestB3_ResponseTimeIsReportedInSteps(t *testing.T) {
 	g := NewWithT(t)
 	l := &life{}
 	g.Expect(l.see(0).says("APIServerAvailable")).To(Equal("API server /healthz endpoint responded with success status code."))
@@ -272,7 +272,7 @@ func TestB2_HubReady(t *testing.T) {
 		"none for long":                              {[]func(*observation){stale(239 * time.Second)}, "Unknown/TargetStatusUnknown", "True/Connected", ""},
 		"none for so long that nothing counts":       {[]func(*observation){stale(240 * time.Second)}, "Unknown/TargetStatusUnknown", "Unknown/StatusUnknown", ""},
 		"a target that does not answer":              {[]func(*observation){unreachable}, "Unknown/TargetUnreachable", "False/Unreachable", "dial tcp: refused"},
-		"one that does not, and nobody tries":        {[]func(*observation){unreachable, stale(41 * time.Second)}, "Unknown/TargetStatusUnknown", "False/Unreachable", ""},
+		"one that does not, and the hub is down":     {[]func(*observation){unreachable, stale(41 * time.Second)}, "Unknown/TargetStatusUnknown", "False/Unreachable", ""},
 		"a new leader does not judge at once":        {[]func(*observation){stale(time.Hour), freshTerm(39 * time.Second)}, "True/HubReady", "True/Connected", ""},
 		"it does after a monitor period":             {[]func(*observation){stale(time.Hour), freshTerm(40 * time.Second)}, "Unknown/TargetStatusUnknown", "Unknown/StatusUnknown", ""},
 		"it does at once where it sees something":    {[]func(*observation){unreachable, freshTerm(time.Second)}, "Unknown/TargetUnreachable", "False/Unreachable", ""},
@@ -296,7 +296,7 @@ func TestB2_HubReady(t *testing.T) {
 	}
 }
 
-func TestB2_WhatNobodyKnowsIsWrittenOnce(t *testing.T) {
+func TestB2_UnknownIsWrittenOnce(t *testing.T) {
 	g := NewWithT(t)
 	expiren := func(o *observation) { o.sign = now }
 	l := (&life{}).see(0, sickMember("")).see(time.Second, sickMember("one")).see(

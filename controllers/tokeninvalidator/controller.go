@@ -38,7 +38,7 @@ type Options struct {
 	Environment multicluster.Environment
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
 	Settings func(clustercache.Status) (Settings, bool)
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
 
 	// pageSize is how many pods are listed at a time. Default 100.

@@ -1,7 +1,7 @@
 // Package tokeninvalidator makes static tokens of ServiceAccounts useless that mount none: those with
 // automountServiceAccountToken: false. Such a token, in a Secret of type kubernetes.io/service-account-token, never
-// expires, so whoever has read it once keeps access. Clusters that were made before Kubernetes 1.24 have one for each
-// ServiceAccount.
+// expires, so a client that has read it once keeps access. Clusters that were made before Kubernetes 1.24 have one for
+// each ServiceAccount.
 //
 // There are two halves. The controller of this package decides which tokens are to be invalid, and says so by labels of
 // the Secrets. A webhook (webhooks/tokeninvalidator) changes the tokens when Secrets are written, and makes sure that
@@ -24,8 +24,8 @@
 // # Trade-offs
 //
 // Only Secrets of the type for tokens count. Gardener's resource manager looks at all that have the annotation
-// kubernetes.io/service-account.name. But nobody would generate the content of another Secret again, and a watch of all
-// Secrets would cost a lot in targets with many.
+// kubernetes.io/service-account.name. But no controller would generate the content of another Secret again, and a watch
+// of all Secrets would cost a lot in targets with many.
 //
 // A change of a ServiceAccount concerns all Secrets with its name in their annotation. Gardener's resource manager
 // looks at those that the ServiceAccount lists, which since Kubernetes 1.24 nothing adds to any longer.
@@ -37,7 +37,7 @@
 //
 // # Trust
 //
-// A tenant can mark its own Secrets and ServiceAccounts as it likes, which concerns nobody else. Many Secrets are
+// A tenant can mark its own Secrets and ServiceAccounts as it likes, which affects no other tenant. Many Secrets are
 // looked at slowly. More than 10000 pods in a namespace are not looked at; then the token stays valid, which an event
 // on the TargetCluster says. The hub does not ask for a token, and gets none in an answer to what it writes.
 //

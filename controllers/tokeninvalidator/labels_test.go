@@ -175,7 +175,7 @@ func TestTI18_OtherSecretsAreLeftAlone(t *testing.T) {
 		Data:       map[string][]byte{"token": []byte("valid")},
 	}
 	shared.A.Create(t, plain)
-	t.Log("nor are those with the annotation of another type, whose content nobody would generate again")
+	t.Log("nor are those with the annotation of another type, whose content no controller would generate again")
 	typed := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: b.namespace, Name: "typed", Annotations: map[string]string{corev1.ServiceAccountNameKey: "a"},

@@ -74,7 +74,7 @@ func accountOf(obj client.Object) account {
 	return a
 }
 
-// rejectsTokens tells whether the tokens in Secrets of the ServiceAccount are to be invalid.
+// rejectsTokens reports whether the tokens in Secrets of the ServiceAccount are to be invalid.
 func (a account) rejectsTokens() bool {
 	return !a.skipped && a.automount != nil && !*a.automount
 }

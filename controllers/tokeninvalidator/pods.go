@@ -71,7 +71,7 @@ func (r *reconciler) podsOf(
 	return p, nil
 }
 
-// mounts tells whether a pod, be it running or not, has a Secret among its volumes.
+// mounts reports whether a pod, be it running or not, has a Secret among its volumes.
 func mounts(pod *corev1.Pod, secret string) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Secret != nil && v.Secret.SecretName == secret

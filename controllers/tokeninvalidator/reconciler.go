@@ -124,7 +124,7 @@ func (r *reconciler) invalidate(ctx context.Context, w *writer, owner types.Name
 	}
 	_, skipped := now.Labels[SkipLabel]
 	if a := (account{automount: now.AutomountServiceAccountToken, skipped: skipped}); !a.rejectsTokens() {
-		return reconcile.Result{}, nil // it has changed, and the watch tells so in a moment
+		return reconcile.Result{}, nil // it has changed, and the watch will show that
 	}
 	pod, err := r.mounting(ctx, w.Client, w.name)
 	if err != nil {
@@ -149,8 +149,8 @@ type writer struct {
 	err             error
 }
 
-// label gives the Secret a label, or takes it away if value is nil, and returns whether it did. It did not if the
-// Secret is gone or another one than was seen, of which the watch tells in a moment, and if there was an error.
+// label gives the Secret a label, or takes it away if value is nil, and returns whether it did. It did not if there was
+// an error, or if the Secret is gone or was replaced, which the watch will show.
 func (w *writer) label(ctx context.Context, key string, value *string) bool {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": w.resourceVersion, "labels": map[string]*string{key: value},

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// invalid is a token that nobody accepts.
+// invalid is a token that no API server accepts.
 var invalid = []byte{0, 0, 0}
 
 func TestTI15_TokensOfServiceAccountsThatMountThemStayValid(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// defaultExpiration is the lifetime of tokens for which nobody asks for another one.
+// defaultExpiration is the lifetime of a token if its Secret does not ask for another one.
 const defaultExpiration = 12 * time.Hour
 
 // shownValue is how many bytes of an annotation are shown.

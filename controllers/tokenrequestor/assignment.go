@@ -21,7 +21,7 @@ func hubClass(status clustercache.Status) string {
 	return class
 }
 
-// isFor tells whether an access Secret of the namespace of a target is for this target: it picks it by its label, or
+// isFor reports whether an access Secret of the namespace of a target is for this target: it picks it by its label, or
 // there is no other one that it could be for. Other ones are those of the same class of the hub, as for
 // ManagedResources, and those whose settings make them responsible, too: two targets must not contend for a Secret.
 func (r *reconciler) isFor(target *multicluster.Target, secret *corev1.Secret) bool {

@@ -59,7 +59,7 @@ func (c *content) cluster() *api.Cluster {
 	return c.config.Clusters[c.config.Contexts[c.config.CurrentContext].Cluster]
 }
 
-// hasCA tells whether the certificates of the target are where they belong. If they are not known, nothing is wrong
+// hasCA reports whether the certificates of the target are where they belong. If they are not known, nothing is wrong
 // with those of a kubeconfig.
 func (c *content) hasCA(ca []byte) bool {
 	if c.config == nil {

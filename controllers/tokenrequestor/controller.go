@@ -53,14 +53,14 @@ type Options struct {
 	Namespaces []string
 	// Settings returns those of a target, from memory; false: the controller is switched off there. Required.
 	Settings func(clustercache.Status) (Settings, bool)
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
 	// Spread is within which time after the beginning of a term tokens are reviewed that are not due. Default 5m;
 	// negative: at once.
 	Spread time.Duration
 	// Jitter lengthens a time by a part of it that is random, and at most the factor. Nil: it does.
 	Jitter func(d time.Duration, factor float64) time.Duration
-	// Metrics takes figures. Nil: nobody does.
+	// Metrics takes figures. Nil: they are not recorded.
 	Metrics *Metrics
 }
 

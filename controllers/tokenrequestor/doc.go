@@ -16,7 +16,7 @@
 // finds ServiceAccounts that were created again, keys that were rotated, and tokens of another cluster.
 //
 // The source Secret is written by a merge patch that has the UID and the version that was read, and only the keys that
-// change: whoever edits it at the same time loses nothing, and the token is requested once more.
+// change: a client that edits it at the same time loses nothing, and the token is requested once more.
 //
 // # Trust
 //
@@ -26,7 +26,7 @@
 // that it could be for. A result is not written once the registration, the cluster or the connection is another one
 // than at the beginning.
 //
-// Whoever may create Secrets in a home namespace can thus become any ServiceAccount of the target, and with that
+// A user who may create Secrets in a home namespace can thus become any ServiceAccount of the target, and with that
 // usually its administrator. Policy limits which may be named. The ServiceAccount that the hub itself uses may be named
 // by no Secret but the one by which the target is registered.
 //
@@ -39,7 +39,7 @@
 // The Secret by which a target is registered may be an access Secret, too, if the hub uses a token. The kubeconfig that
 // the hub reads (key value, or kubeconfig) gets the new token, and the cluster cache continues with it in the
 // connection that it has. With inject-ca-bundle it only ever gets the certificates that the connection was made with.
-// If the token has expired, nothing can be requested any longer, and who made the registration has to replace it.
+// If the token has expired, nothing can be requested any longer, and the owner of the registration has to replace it.
 //
 // # Faults
 //
@@ -62,6 +62,6 @@
 // In the source, in home namespaces: secrets get, list, watch, patch; events (events.k8s.io) create, patch.
 //
 // In targets: serviceaccounts get, create, update; serviceaccounts/token create; tokenreviews (authentication.k8s.io)
-// create; where access Secrets name Secrets of the target: secrets get, create, update. Whoever may create tokens of
-// all ServiceAccounts has all their rights: this role is one of an administrator, however short it is.
+// create; where access Secrets name Secrets of the target: secrets get, create, update. A client that may create tokens
+// of all ServiceAccounts has all their rights: this role is one of an administrator, however short it is.
 package tokenrequestor

@@ -77,7 +77,7 @@ func TestExplainSaysWhatARunWouldDo(t *testing.T) {
 		}, reason("TargetAmbiguous")},
 		"due":      {func(q *Question) { q.Now = q.Now.Add(11 * time.Hour) }, renewal("has come")},
 		"no token": {with(func(s *corev1.Secret) { s.Data = nil }), renewal("no token")},
-		"a token of somebody else": {
+		"a token of another ServiceAccount": {
 			with(annotated(ServiceAccountNameAnnotation, "another")), renewal("does not accept"),
 		},
 	} {

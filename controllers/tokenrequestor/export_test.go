@@ -10,7 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// Observe has a function told what comes of each run. It is called before Start.
+// Observe has a function called with the result of each run. It has to be called before Start.
 func (c *Controller) Observe(
 	f func(clustercache.ClusterKey, types.NamespacedName, string, reconcile.Result, error),
 ) {

@@ -20,8 +20,8 @@ import (
 	. "github.com/trellis-hub/trellis/controllers/tokenrequestor"
 )
 
-// Each row is what somebody writes into a Secret: an event and an error say so, the Secret stays as it is, and nothing
-// is tried again until it changes.
+// Each row is a faulty change that a user makes to a Secret: an event and an error report it, the Secret stays as it
+// is, and nothing is tried again until it changes.
 func TestTR9_TR17_TR21_TR30_FaultsOfSecrets(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, inAlpha)
@@ -225,9 +225,9 @@ func TestATargetThatDoesNotAcceptItsTokens(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, inBeta)
 	hub.set(h.name, func(clustercacheKey) (Settings, bool) {
-		return Settings{Class: ptr.To("shoot"), Audiences: []string{"nobody"}}, true
+		return Settings{Class: ptr.To("shoot"), Audiences: []string{"other"}}, true
 	})
-	secret := h.secret("nobody")
+	secret := h.secret("other-audience")
 	h.create(secret)
 	h.Eventually(hub.warnings(secret)).Should(ContainElement(HavePrefix("TokenNotAccepted: ")))
 	waits := func() (waits int) {

@@ -83,7 +83,7 @@ func (m *Metrics) begin(term *reconciler) {
 
 func (m *Metrics) end() { m.begin(nil) }
 
-// overdueCollector tells when it is asked: tokens become overdue by themselves.
+// overdueCollector calculates its figures when it is collected: tokens become overdue without an event.
 type overdueCollector struct{ *Metrics }
 
 var descOverdue, descExpiry = metricOverdue.Desc(), metricExpiry.Desc()

@@ -44,8 +44,8 @@ func SettingsOf(own *hubv1alpha1.TokenRequestorController) (settings Settings, o
 	return s, true
 }
 
-// Policy says which ServiceAccounts of a target may be named by access Secrets. Whoever may create Secrets in the home
-// namespace of a target can get the rights of each of them. Entries are namespace or namespace/name.
+// Policy says which ServiceAccounts of a target may be named by access Secrets. A user who may create Secrets in the
+// home namespace of a target can get the rights of each of them. Entries are namespace or namespace/name.
 type Policy struct {
 	// Allowed are the only ones that may be named. Empty: all.
 	Allowed []string
@@ -53,7 +53,7 @@ type Policy struct {
 	Denied []string
 }
 
-// relevant tells whether a Secret is one of a class.
+// relevant reports whether a Secret is one of a class.
 func relevant(obj client.Object, class *string) bool {
 	labels := obj.GetLabels()
 	if labels[PurposeLabel] != Purpose {

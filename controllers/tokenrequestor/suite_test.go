@@ -400,7 +400,7 @@ func (h *home) getFrom(cluster *testbed.Cluster, namespace, name string) *corev1
 	return found
 }
 
-// change changes a Secret of the source, whoever else does.
+// change changes a Secret of the source, and tries again if another client changed it at the same time.
 func (h *home) change(secret *corev1.Secret, change func(*corev1.Secret)) *corev1.Secret {
 	h.t.Helper()
 	var found *corev1.Secret
@@ -559,7 +559,7 @@ func refusal(r *http.Request, code int, reason, message string) *http.Response {
 	}
 }
 
-// requests tells whether a call requests a token; reviews whether it reviews one.
+// requests reports whether a call requests a token; reviews whether it reviews one.
 func requests(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/token") }
 func reviews(r *http.Request) bool  { return strings.HasSuffix(r.URL.Path, "/tokenreviews") }
 

@@ -287,7 +287,7 @@ func TestTheAccessOfTheHubItself(t *testing.T) {
 				Should(BeTemporally(">", before.CredentialExpiry.Add(10*time.Hour)))
 			after, _ := hub.clusters.GetStatus(h.key)
 			h.Expect(after.Connection).To(Equal(before.Connection), "the connection goes on")
-			h.Expect(beta.Revoke(t.Context(), h.name)).To(Succeed(), "nobody uses the old token any more")
+			h.Expect(beta.Revoke(t.Context(), h.name)).To(Succeed(), "the old token is no longer used")
 			other := h.secret("other")
 			h.create(other)
 			h.issued(other)

@@ -52,7 +52,7 @@ func (t *tokens) target(key clustercache.ClusterKey) *targetTokens {
 	return known
 }
 
-// isNew tells whether nothing is remembered of a token, soon after the beginning of the term.
+// isNew reports whether nothing is remembered of a token, soon after the beginning of the term.
 func (t *tokens) isNew(key clustercache.ClusterKey, name types.NamespacedName, within time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

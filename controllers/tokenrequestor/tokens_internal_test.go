@@ -46,7 +46,7 @@ func TestTokensAreOverdueByThemselves(t *testing.T) {
 	tokens.renewed(key, b, now.Add(2*time.Hour), now.Add(90*time.Minute))
 	at := func(after time.Duration) overdue { return tokens.overdue(now.Add(after))[key] }
 	g.Expect(at(59 * time.Minute)).To(Equal(overdue{}))
-	g.Expect(at(time.Hour)).To(Equal(overdue{1, now.Add(2 * time.Hour)}), "nobody has to run for that")
+	g.Expect(at(time.Hour)).To(Equal(overdue{1, now.Add(2 * time.Hour)}), "that needs no run")
 	g.Expect(at(2 * time.Hour)).To(Equal(overdue{2, now.Add(90 * time.Minute)}))
 	tokens.failed(key, a, now.Add(90*time.Minute), time.Time{})
 	g.Expect(at(time.Hour)).To(Equal(overdue{number: 1}), "it is overdue since it was first, and may have none")

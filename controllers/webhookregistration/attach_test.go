@@ -35,14 +35,14 @@ func TestWhatTargetsGet(t *testing.T) {
 	for target, host := range map[*twins.Target]string{shared.A: "api.a", shared.B: "api.b"} {
 		b.Eventually(b.condition(target)).Should(Equal(registered))
 		want := map[string]string{"own": "x", "host": host, "mark": target.Key.Name}
-		b.Expect(create(b.ctx, b.somebody(target))).To(Equal(want))
+		b.Expect(create(b.ctx, b.user(target))).To(Equal(want))
 		b.Expect(create(b.ctx, target.Client)).To(Equal(want), "the hub's own user")
-		b.Expect(create(b.ctx, b.somebody(target), hubv1alpha1.WebhooksExcludeLabel)).To(HaveLen(1))
+		b.Expect(create(b.ctx, b.user(target), hubv1alpha1.WebhooksExcludeLabel)).To(HaveLen(1))
 	}
 	b.switchOn(shared.A, "api.new")
-	b.Eventually(func() (map[string]string, error) { return create(b.ctx, b.somebody(shared.A)) }).Should(
+	b.Eventually(func() (map[string]string, error) { return create(b.ctx, b.user(shared.A)) }).Should(
 		HaveKeyWithValue("host", "api.new"))
-	b.Expect(create(b.ctx, b.somebody(shared.B))).To(HaveKeyWithValue("host", "api.b"))
+	b.Expect(create(b.ctx, b.user(shared.B))).To(HaveKeyWithValue("host", "api.b"))
 }
 
 // HUB-7: what can stop a target comes last, and only if the target can call the hub.
@@ -65,10 +65,10 @@ func TestTheOrderOfAttaching(t *testing.T) {
 	mutating, validating = b.names(shared.B)
 	b.Expect(mutating).To(Equal([]string{ownEntry, markEntry}), "none has the policy Fail")
 	b.Expect(validating).To(Equal([]string{probeEntry}))
-	b.Expect(create(b.ctx, b.somebody(shared.B))).To(HaveLen(1))
+	b.Expect(create(b.ctx, b.user(shared.B))).To(HaveLen(1))
 	message := b.targetCluster(shared.B).Status.Conditions[0].Message
 	b.Expect(message).To(ContainSubstring("connection refused"))
-	b.Expect(message).To(ContainSubstring("(code)"), "nobody is to read the path")
+	b.Expect(message).To(ContainSubstring("(code)"), "the path is secret")
 
 	listener, err := net.Listen("tcp", address)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -77,7 +77,7 @@ func TestTheOrderOfAttaching(t *testing.T) {
 	b.Eventually(b.condition(shared.B)).Should(Equal(registered))
 	mutating, _ = b.names(shared.B)
 	b.Expect(mutating).To(Equal([]string{hostEntry, ownEntry, markEntry}))
-	b.Eventually(func() (map[string]string, error) { return create(b.ctx, b.somebody(shared.B)) }).Should(HaveLen(3))
+	b.Eventually(func() (map[string]string, error) { return create(b.ctx, b.user(shared.B)) }).Should(HaveLen(3))
 }
 
 // HUB-9: what others change is undone, and what is in order is not written.
@@ -143,7 +143,7 @@ func TestDetaching(t *testing.T) {
 	b.Eventually(b.condition(shared.B)).Should(BeEmpty())
 	mutating, validating := b.names(shared.B)
 	b.Expect(append(mutating, validating...)).To(BeEmpty())
-	b.Expect(create(b.ctx, b.somebody(shared.B))).To(HaveLen(1))
+	b.Expect(create(b.ctx, b.user(shared.B))).To(HaveLen(1))
 
 	// A hub that serves no webhooks any longer cleans up, too. One that is paused there does not.
 	stop()
@@ -199,16 +199,16 @@ func TestAHubThatIsDown(t *testing.T) {
 	b.start(nil)
 	b.Eventually(b.condition(shared.B)).Should(Equal(registered))
 	stop()
-	b.Eventually(func() error { _, err := create(b.ctx, b.somebody(shared.B)); return err }).Should(
+	b.Eventually(func() error { _, err := create(b.ctx, b.user(shared.B)); return err }).Should(
 		MatchError(ContainSubstring("failed calling webhook")))
 	b.Expect(create(b.ctx, shared.B.Client)).To(HaveLen(1), "the hub's own user")
-	b.Expect(create(b.ctx, b.somebody(shared.B), hubv1alpha1.WebhooksExcludeLabel)).To(HaveLen(1), "HUB-11")
+	b.Expect(create(b.ctx, b.user(shared.B), hubv1alpha1.WebhooksExcludeLabel)).To(HaveLen(1), "HUB-11")
 	b.Eventually(b.condition(shared.B)).Should(Equal("False WebhooksUnreachable"))
 	mutating, _ := b.names(shared.B)
-	b.Expect(mutating).To(ContainElement(hostEntry), "whoever chose Fail has it")
+	b.Expect(mutating).To(ContainElement(hostEntry), "a policy Fail that the settings ask for is kept")
 	b.switchOff(shared.B)
 	b.Eventually(b.condition(shared.B)).Should(BeEmpty())
-	b.Expect(create(b.ctx, b.somebody(shared.B))).To(HaveLen(1))
+	b.Expect(create(b.ctx, b.user(shared.B))).To(HaveLen(1))
 }
 
 // HUB-10: a hub leaves alone what is of another one, or of a resource manager.

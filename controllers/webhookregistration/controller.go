@@ -47,7 +47,7 @@ const (
 	reasonFailed   = "WebhooksFailed"
 	reasonAttached = "WebhooksRegistered"
 	reasonDetached = "WebhooksRemoved"
-	// reasonLeftBehind says that nobody can remove what is registered in a target.
+	// reasonLeftBehind says that the hub can no longer remove what is registered in a target.
 	reasonLeftBehind = hubv1alpha1.ReasonWebhooksLeftBehind
 	action           = "RegisterWebhooks"
 )
@@ -70,7 +70,7 @@ type Options struct {
 	ID string
 	// Settings returns those of a target's webhooks, from memory.
 	Settings func(clustercache.Status) hubv1alpha1.TargetWebhooks
-	// Follow tells of targets whose settings have changed. Nil: they do not change.
+	// Follow reports targets whose settings have changed. Nil: they do not change.
 	Follow multicluster.FollowFunc
 	// Webhooks are all that there are, in the order in which they are called. Nil: the hub serves none, and what it
 	// registered before is deleted. Endpoint, Store and Served are not needed then.

@@ -41,7 +41,7 @@
 // # Detaching
 //
 // When no webhook is switched on any longer, configurations and policies are deleted, and only then the condition:
-// after a restart, it tells a hub that something has to be deleted. The server continues to answer meanwhile.
+// after a restart, it shows the hub that something has to be deleted. The server continues to answer meanwhile.
 //
 // If a registration is deleted, the connection is kept as long as the condition is there, for five minutes at most, and
 // configurations and policies are deleted meanwhile (leaving.go). A TargetCluster that is deleted together with its
@@ -52,6 +52,6 @@
 //
 // # Trade-offs
 //
-// The configurations are written as a whole, by an update of the version that was read, not by server-side apply:
-// nothing in them belongs to anybody else.
+// The configurations are written as a whole, by an update of the version that was read, not by server-side apply: they
+// have no fields of other writers.
 package webhookregistration

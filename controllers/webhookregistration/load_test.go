@@ -28,10 +28,10 @@ func (b *bench) load() (created *atomic.Int64, stop func()) {
 	var faults []string
 	for target, host := range map[*twins.Target]string{shared.A: "api.a", shared.B: "api.b"} {
 		for range 2 {
-			somebody := b.somebody(target)
+			user := b.user(target)
 			work.Go(func() {
 				for ctx.Err() == nil {
-					data, err := create(b.ctx, somebody)
+					data, err := create(b.ctx, user)
 					if err == nil && (data["host"] != host || data["mark"] != target.Key.Name) {
 						err = fmt.Errorf("it is %v", data)
 					}

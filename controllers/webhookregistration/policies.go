@@ -70,7 +70,7 @@ func (r *reconciler) watchPolicies(builder *multicluster.Builder, selector label
 	}
 }
 
-// mayHavePolicies tells whether settings have some webhooks replaced by policies in a target that serves them.
+// mayHavePolicies reports whether settings have some webhooks replaced by policies in a target that serves them.
 func (r *reconciler) mayHavePolicies(settings *hubv1alpha1.TargetWebhooks) bool {
 	for i := range r.Webhooks {
 		if r.registers(i, settings) && policies.WayOf(r.Webhooks[i], settings, true) == policies.Policy {
@@ -80,7 +80,7 @@ func (r *reconciler) mayHavePolicies(settings *hubv1alpha1.TargetWebhooks) bool 
 	return false
 }
 
-// registers tells whether a webhook is switched on and has something to be registered.
+// registers reports whether a webhook is switched on and has something to be registered.
 func (r *reconciler) registers(i int, settings *hubv1alpha1.TargetWebhooks) bool {
 	return r.Webhooks[i].Enabled(settings) && r.Webhooks[i].Registration != nil
 }
@@ -198,7 +198,7 @@ func (r *reconciler) plan(name string, settings *hubv1alpha1.TargetWebhooks, ser
 	return p
 }
 
-// writePolicies brings the policies of a plan in line, and tells whether there was anything to be written.
+// writePolicies brings the policies of a plan in line, and returns whether there was anything to be written.
 func writePolicies(
 	ctx context.Context, target client.Client, p *plan, live *servedPolicies, like metav1.ObjectMeta,
 ) (written bool, err error) {
@@ -250,7 +250,7 @@ func putPolicy[T client.Object](
 	return put(ctx, target, desired, empty, take)
 }
 
-// take sets what is desired, and tells whether that was so already.
+// take sets what is desired, and returns whether that was so already.
 func take[S any](live *S, desired S) (same bool) {
 	same = equality.Semantic.DeepEqual(*live, desired)
 	*live = desired

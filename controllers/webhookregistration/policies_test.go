@@ -81,8 +81,8 @@ func pod(ctx context.Context, c client.Client, labels map[string]string) (string
 // becomes waits until a pod becomes something.
 func (b *bench) becomes(in *twins.Target, want string, labels map[string]string) {
 	b.t.Helper()
-	somebody := b.somebody(in)
-	b.Eventually(func() (string, error) { return pod(b.ctx, somebody, labels) }).Should(Equal(want))
+	user := b.user(in)
+	b.Eventually(func() (string, error) { return pod(b.ctx, user, labels) }).Should(Equal(want))
 }
 
 const threeReplaced = "{kubernetesServiceHost: {enabled: true, host: api.b}, seccompProfile: {enabled: true}, " +
@@ -93,7 +93,7 @@ func TestPoliciesInThePlaceOfWebhooks(t *testing.T) {
 	b := newBench(t, nil)
 	b.others = replaceable()
 	crd := b.infrastructures(shared.B)
-	b.Expect(b.listener.Close()).To(Succeed(), "nobody can be called")
+	b.Expect(b.listener.Close()).To(Succeed(), "no webhook can be called")
 	b.setYAML(shared.B, threeReplaced)
 	b.start(nil)
 	b.Eventually(b.condition(shared.B)).Should(Equal(registered))
@@ -115,9 +115,9 @@ func TestPoliciesInThePlaceOfWebhooks(t *testing.T) {
 	b.becomes(shared.B, "api.b RuntimeDefault", nil)
 	b.Expect(pod(b.ctx, shared.B.Client, nil)).To(Equal("api.b RuntimeDefault"), "also those of the hub")
 	excluded := map[string]string{hubv1alpha1.WebhooksExcludeLabel: ""}
-	b.Expect(pod(b.ctx, b.somebody(shared.B), excluded)).To(BeEmpty(), "HUB-11")
-	somebody := b.stranger(shared.B)
-	b.Eventually(func() error { return somebody.Delete(b.ctx, crd, client.DryRunAll) }).Should(
+	b.Expect(pod(b.ctx, b.user(shared.B), excluded)).To(BeEmpty(), "HUB-11")
+	user := b.stranger(shared.B)
+	b.Eventually(func() error { return user.Delete(b.ctx, crd, client.DryRunAll) }).Should(
 		MatchError(ContainSubstring("annotation to delete")))
 
 	t.Log("Policies follow the settings")
@@ -228,10 +228,10 @@ func TestModesUnderLoad(t *testing.T) {
 	var work sync.WaitGroup
 	var mu sync.Mutex
 	var faults []string
-	somebody := b.somebody(shared.B)
+	user := b.user(shared.B)
 	work.Go(func() {
 		for ctx.Err() == nil {
-			got, err := pod(b.ctx, somebody, nil)
+			got, err := pod(b.ctx, user, nil)
 			if err != nil || got != want {
 				mu.Lock()
 				faults = append(faults, fmt.Sprintf("%s %v", got, err))

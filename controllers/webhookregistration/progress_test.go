@@ -59,7 +59,7 @@ func TestProgressOfARotation(t *testing.T) {
 		known map[clustercache.ClusterKey]*known
 		want  certificates.Progress
 	}{
-		"nobody calls the hub": {
+		"no target calls the hub": {
 			nil, clustercache.StateConnected, map[clustercache.ClusterKey]*known{source: {}, target: {}},
 			certificates.Progress{},
 		},

@@ -92,7 +92,7 @@ func (r *reconciler) note(key clustercache.ClusterKey, change func(*known)) {
 	}
 }
 
-// progress tells how many targets do not have what has a hash.
+// progress counts the targets that do not have the configuration with a hash.
 func (r *reconciler) progress(hash string) (p certificates.Progress) {
 	all := r.Environment.Clusters.List("")
 	for _, key := range r.engaged() {
@@ -124,7 +124,7 @@ func (r *reconciler) progress(hash string) (p certificates.Progress) {
 	return p
 }
 
-// wanted tells whether a target is to be attached.
+// wanted reports whether a target is to be attached.
 func (r *reconciler) wanted(status clustercache.Status) bool {
 	if len(r.Webhooks) == 0 {
 		return false
@@ -138,12 +138,12 @@ func (r *reconciler) wanted(status clustercache.Status) bool {
 	return false
 }
 
-// leftOver tells whether a target may be attached, whether or not it is to be.
+// leftOver reports whether a target may be attached, whether or not it is to be.
 func (r *reconciler) leftOver(key clustercache.ClusterKey) bool {
 	if key.Namespace == "" {
 		return len(r.Webhooks) > 0 // the source has no TargetCluster that would say so
 	}
-	tc := r.targetCluster(context.Background(), key) // whoever asks has none
+	tc := r.targetCluster(context.Background(), key) // the callers have no context
 	// The condition is written after the configurations.
 	return r.Attached.has(key) || tc != nil && conditionOf(tc) != nil
 }
@@ -448,7 +448,7 @@ func (r *reconciler) meta(target *multicluster.Target, reg *registration) metav1
 }
 
 // put writes an object that belongs to the hub alone, if it is not as it should be. take takes over what is not
-// metadata into the live one, and tells whether that was the same.
+// metadata into the live one, and returns whether that was the same.
 func put[T client.Object](
 	ctx context.Context, target client.Client, desired, live T, take func(T) bool,
 ) (written bool, err error) {
@@ -536,7 +536,7 @@ func (r *reconciler) reach(ctx context.Context, target *multicluster.Target) err
 	return withoutCodes(err)
 }
 
-// code matches what nobody should read of the paths of calls in messages of API servers.
+// code matches the secret part of the paths of calls, which API servers repeat in messages.
 var code = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}/`)
 
 // redacted is an error without the codes of paths: API servers repeat what they do not accept.

@@ -72,7 +72,7 @@ func TestRightsInTargets(t *testing.T) {
 	b.start(nil)
 	b.Eventually(b.condition(in)).Should(Equal(registered))
 
-	somebody := b.stranger(in)
+	user := b.stranger(in)
 	made := func() *corev1.Pod {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "a-"},
@@ -83,7 +83,7 @@ func TestRightsInTargets(t *testing.T) {
 				}}},
 			},
 		}
-		b.Expect(somebody.Create(b.ctx, pod, client.DryRunAll)).To(Succeed())
+		b.Expect(user.Create(b.ctx, pod, client.DryRunAll)).To(Succeed())
 		return pod
 	}
 	b.Eventually(made).Should(HaveField("Spec.SchedulerName", "packing"))
@@ -103,14 +103,14 @@ func TestRightsInTargets(t *testing.T) {
 			},
 		},
 	}
-	b.Expect(somebody.Create(b.ctx, workload, client.DryRunAll)).To(Succeed())
+	b.Expect(user.Create(b.ctx, workload, client.DryRunAll)).To(Succeed())
 	b.Expect(workload.Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
 	for _, name := range []string{"a", "b"} {
 		object := infrastructure(name, "eu")
 		object.SetAnnotations(map[string]string{deletionprotection.ConfirmationAnnotation: "true"})
-		b.Expect(somebody.Create(b.ctx, object)).To(Succeed())
+		b.Expect(user.Create(b.ctx, object)).To(Succeed())
 	}
-	b.Expect(somebody.DeleteAllOf(b.ctx, infrastructure("", ""), client.InNamespace("default"))).To(Succeed())
+	b.Expect(user.DeleteAllOf(b.ctx, infrastructure("", ""), client.InNamespace("default"))).To(Succeed())
 
 	b.setYAML(in, threeReplaced)
 	b.Eventually(func() []string { return b.policies(in) }).Should(HaveLen(8))

@@ -338,11 +338,11 @@ func (b *bench) names(in *twins.Target) (mutating, validating []string) {
 	return mutating, validating
 }
 
-// somebody is a user of a target that is not the hub's.
-func (b *bench) somebody(in *twins.Target) client.Client {
+// user returns a client of a target with another user than the hub's.
+func (b *bench) user(in *twins.Target) client.Client {
 	b.t.Helper()
 	config := rest.CopyConfig(in.RESTConfig())
-	config.Impersonate = rest.ImpersonationConfig{UserName: "somebody", Groups: []string{"system:masters"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "user", Groups: []string{"system:masters"}}
 	c, err := client.New(config, client.Options{})
 	b.Expect(err).NotTo(HaveOccurred())
 	return c

@@ -32,7 +32,7 @@ func (b *bench) setYAML(in *twins.Target, settings string) {
 func (b *bench) stranger(in *twins.Target) client.Client {
 	b.t.Helper()
 	config := rest.CopyConfig(in.RESTConfig())
-	config.Impersonate = rest.ImpersonationConfig{UserName: "somebody", Groups: []string{"system:masters"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "user", Groups: []string{"system:masters"}}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	b.Expect(err).NotTo(HaveOccurred())
 	return c
@@ -103,7 +103,7 @@ func TestValidatingWebhooks(t *testing.T) {
 		deletionprotection.Webhook(deletionprotection.NewLister(shared.Clusters)), extensionvalidation.Webhook(),
 	}
 	crd := b.infrastructures(shared.B)
-	somebody := b.stranger(shared.B)
+	user := b.stranger(shared.B)
 	address := b.listener.Addr().String()
 	b.Expect(b.listener.Close()).To(Succeed())
 	const settings = "{crdDeletionProtection: {enabled: true, mode: Webhook}, extensionValidation: {enabled: true}"
@@ -116,8 +116,8 @@ func TestValidatingWebhooks(t *testing.T) {
 	for _, name := range validating[1:] {
 		b.Expect(name).To(HavePrefix(ownPrefix), "none has the policy Fail")
 	}
-	b.Expect(somebody.Create(b.ctx, infrastructure("invalid", ""))).To(Succeed())
-	b.Expect(somebody.Delete(b.ctx, infrastructure("invalid", ""))).To(Succeed())
+	b.Expect(user.Create(b.ctx, infrastructure("invalid", ""))).To(Succeed())
+	b.Expect(user.Delete(b.ctx, infrastructure("invalid", ""))).To(Succeed())
 
 	listener, err := net.Listen("tcp", address)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -135,43 +135,43 @@ func TestValidatingWebhooks(t *testing.T) {
 	}
 
 	t.Log("What is not valid is refused, also to the hub")
-	b.Eventually(func() error { return somebody.Create(b.ctx, infrastructure("a", ""), client.DryRunAll) }).Should(
+	b.Eventually(func() error { return user.Create(b.ctx, infrastructure("a", ""), client.DryRunAll) }).Should(
 		MatchError(And(ContainSubstring("spec.region"), ContainSubstring("Required"))))
 	b.Expect(apierrors.IsInvalid(shared.B.Client.Create(b.ctx, infrastructure("a", "")))).To(BeTrue())
 	for _, name := range []string{"a", "b"} {
-		b.Expect(somebody.Create(b.ctx, infrastructure(name, "eu"))).To(Succeed())
+		b.Expect(user.Create(b.ctx, infrastructure(name, "eu"))).To(Succeed())
 	}
 	changed := infrastructure("a", "us")
-	b.Expect(somebody.Get(b.ctx, client.ObjectKeyFromObject(changed), changed)).To(Succeed())
+	b.Expect(user.Get(b.ctx, client.ObjectKeyFromObject(changed), changed)).To(Succeed())
 	b.Expect(unstructured.SetNestedField(changed.Object, "us", "spec", "region")).To(Succeed())
-	b.Expect(somebody.Update(b.ctx, changed)).To(MatchError(ContainSubstring("spec.region")))
+	b.Expect(user.Update(b.ctx, changed)).To(MatchError(ContainSubstring("spec.region")))
 
 	t.Log("What is not confirmed is not deleted")
 	refused := And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("annotation to delete")))
 	confirm := client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"annotations":{"confirmation.gardener.cloud/deletion":"true"}}}`))
 	all := func() error {
-		return somebody.DeleteAllOf(b.ctx, infrastructure("", ""), client.InNamespace("default"))
+		return user.DeleteAllOf(b.ctx, infrastructure("", ""), client.InNamespace("default"))
 	}
-	b.Expect(somebody.Delete(b.ctx, crd)).To(refused)
-	b.Expect(somebody.Delete(b.ctx, infrastructure("a", ""))).To(refused)
+	b.Expect(user.Delete(b.ctx, crd)).To(refused)
+	b.Expect(user.Delete(b.ctx, infrastructure("a", ""))).To(refused)
 	b.Expect(all()).To(refused)
-	b.Expect(somebody.Patch(b.ctx, infrastructure("a", ""), confirm)).To(Succeed())
+	b.Expect(user.Patch(b.ctx, infrastructure("a", ""), confirm)).To(Succeed())
 	b.Expect(all()).To(refused, "one of a collection is not confirmed")
 	left := infrastructureList()
-	b.Expect(somebody.List(b.ctx, left)).To(Succeed())
+	b.Expect(user.List(b.ctx, left)).To(Succeed())
 	b.Expect(left.Items).To(HaveLen(2), "all of a collection go, or none")
-	b.Expect(somebody.Patch(b.ctx, infrastructure("b", ""), confirm)).To(Succeed())
+	b.Expect(user.Patch(b.ctx, infrastructure("b", ""), confirm)).To(Succeed())
 	b.Expect(all()).To(Succeed())
 
 	t.Log("A hub that is down stops others, but not itself")
 	stop()
-	b.Eventually(func() error { return somebody.Create(b.ctx, infrastructure("c", "eu"), client.DryRunAll) }).Should(
+	b.Eventually(func() error { return user.Create(b.ctx, infrastructure("c", "eu"), client.DryRunAll) }).Should(
 		MatchError(ContainSubstring("failed calling webhook")))
 	b.Expect(shared.B.Client.Create(b.ctx, infrastructure("c", "eu"), client.DryRunAll)).To(Succeed())
 	b.switchOff(shared.B)
 	b.Eventually(b.condition(shared.B)).Should(BeEmpty())
 	b.Eventually(func() error {
-		return somebody.Create(b.ctx, infrastructure("c", ""), client.DryRunAll)
+		return user.Create(b.ctx, infrastructure("c", ""), client.DryRunAll)
 	}).Should(Succeed())
 }

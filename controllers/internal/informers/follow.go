@@ -30,7 +30,7 @@ func Follow[T client.Object](
 	return nil
 }
 
-// follower is what an informer does for those who follow it.
+// follower is the part of an informer that Follow needs.
 type follower interface {
 	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
 	RemoveEventHandler(registration toolscache.ResourceEventHandlerRegistration) error

@@ -207,7 +207,7 @@ func (c *Controller) Objects(cluster clustercache.ClusterKey, objects *Objects) 
 	return e.subscriptions[objects], e.faults[objects]
 }
 
-// Enqueue has objects reconciled in a target for a reason that no watch tells. It does nothing while the controller
+// Enqueue has objects reconciled in a target for a reason that no watch shows. It does nothing while the controller
 // does not work in the target: it reconciles everything when it begins to.
 func (c *Controller) Enqueue(cluster clustercache.ClusterKey, names ...types.NamespacedName) {
 	c.mu.Lock()

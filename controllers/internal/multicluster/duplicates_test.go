@@ -73,7 +73,7 @@ func TestMC4_RegistrationsOfAClusterFollowEachOther(t *testing.T) {
 	w.Expect(w.clusters.Watches(east)).To(BeEmpty())
 }
 
-// Whoever enables both gets one, and the other one when that goes.
+// If both registrations are enabled, the controller works for one, and for the other one when that goes.
 func TestMC4_OneRegistrationOfAClusterAtATime(t *testing.T) {
 	w := newWorld(t)
 	w.become("same")

@@ -97,7 +97,7 @@ func (c *Controller) stopWaiting(key clustercache.ClusterKey) {
 // workersFor is how many requests of a target may be worked on at a time.
 func (c *Controller) workersFor(status clustercache.Status) int { return max(c.perTarget(status), 1) }
 
-// watchedIn tells of each of the controller's objects whether they are watched in a target.
+// watchedIn returns, for each of the controller's objects, whether they are watched in a target.
 func (c *Controller) watchedIn(status clustercache.Status) []bool {
 	watched := make([]bool, len(c.objects))
 	for i, w := range c.objects {

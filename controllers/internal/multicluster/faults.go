@@ -68,7 +68,7 @@ func (f *Faults) kindOf(err error) error {
 	return nil
 }
 
-// isTime tells whether something is to be reported now, and notes it.
+// isTime reports whether something is to be reported now, and notes it.
 func (f *Faults) isTime(cluster clustercache.ClusterKey, kind error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,11 +16,11 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 )
 
-// errReadOnly is what a write gets that is tried while somebody only looks.
+// errReadOnly is the error of writes through a target that Look returned.
 var errReadOnly = errors.New("this only looks and writes nothing")
 
-// Look returns a target for somebody who wants to know what a reconciler would do in it, outside of any controller. Its
-// client refuses to write, its log and its events go nowhere, and what is watched is in snapshots.
+// Look returns a target for a caller that wants to know what a reconciler would do in it, outside of any controller.
+// Its client refuses to write, its log and its events go nowhere, and what is watched is in snapshots.
 func Look(status clustercache.Status, c client.Client, snapshots map[*Objects]clustercache.Subscription) *Target {
 	valid := func() error { return errReadOnly }
 	return &Target{

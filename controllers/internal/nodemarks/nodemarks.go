@@ -21,7 +21,7 @@ const (
 
 // Marks are what is kept of a Node.
 type Marks struct {
-	// Waits tells that it has CriticalComponentsTaint.
+	// Waits is whether it has CriticalComponentsTaint.
 	Waits bool
 	// AgentSecret is the value of AgentSecretLabel.
 	AgentSecret string

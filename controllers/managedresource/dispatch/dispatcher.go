@@ -36,16 +36,16 @@ type Options struct {
 	Clusters clustercache.ClusterCache
 	Assigner *assignment.Assigner
 	Tracker  *tracker.Tracker
-	// Shared hears of what ManagedResources list.
+	// Shared records what ManagedResources list.
 	Shared *sharing.Index
 	// Ahead returns the state of a ManagedResource that was acted on though the informer did not show it; nil if there is
 	// none.
 	Ahead func(types.NamespacedName) *resourcesv1alpha1.ManagedResource
-	// TakePending tells whether something of a ManagedResource is left to do for which its target was missing. It is asked
-	// when that is back, and need not say so again. nil: of none is.
+	// TakePending reports whether something of a ManagedResource is left to do for which its target was missing. It is
+	// asked when that is back, and need not say so again. nil: of none is.
 	TakePending func(types.NamespacedName) bool
-	// Shown hears of each state of a ManagedResource that the informer shows, after everything else. nil means nobody
-	// does.
+	// Shown is called with each state of a ManagedResource that the informer shows, after everything else. nil: nothing is
+	// called.
 	Shown  func(*resourcesv1alpha1.ManagedResource)
 	Clock  clock.PassiveClock
 	Logger logr.Logger
@@ -197,21 +197,22 @@ func (d *Dispatcher) managedResourceHandler(ctx context.Context) toolscache.Reso
 			}
 			if mr, ok := obj.(*resourcesv1alpha1.ManagedResource); ok {
 				d.concerned(ctx, d.Shared.Forget(client.ObjectKeyFromObject(mr), mr.UID))
-				// Whoever it belonged to: a run that finds nothing forgets what is remembered of it.
+				// Whichever class it was of: a run that finds nothing drops what is remembered of it.
 				d.Forward(assignment.Decision{}, client.ObjectKeyFromObject(mr), PriorityResync)
 			}
 		},
 	}
 }
 
-// Observe takes note of what a ManagedResource lists. Those that share objects with it hear of what it gives up.
+// Observe takes note of what a ManagedResource lists. Those that share objects with it are put into their queues for
+// what it gives up.
 func (d *Dispatcher) Observe(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) {
 	d.concerned(ctx, d.Shared.Observe(mr))
 }
 
-// ObserveWrite takes note of a ManagedResource as it was written, or read from the server itself. With its last
-// finalizer it ends, and the informer may have shown that before the write was answered: nobody would forget what it
-// listed.
+// ObserveWrite takes note of a ManagedResource as it was written, or read from the server itself. Without its last
+// finalizer it no longer exists, and the informer may have shown that before the write was answered. So what it listed
+// is forgotten here.
 func (d *Dispatcher) ObserveWrite(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) {
 	if mr.DeletionTimestamp != nil && len(mr.Finalizers) == 0 {
 		d.concerned(ctx, d.Shared.Forget(client.ObjectKeyFromObject(mr), mr.UID))
@@ -253,7 +254,7 @@ func relevantChange(a, b *resourcesv1alpha1.ManagedResource) bool {
 		!equality.Semantic.DeepEqual(foreignAnnotations(a), foreignAnnotations(b))
 }
 
-// undone tells whether a ManagedResource differs from what was last acted on, where that was read from the server
+// undone reports whether a ManagedResource differs from what was last acted on, where that was read from the server
 // itself. An informer that lists again after a gap does not show what came and went meanwhile.
 func (d *Dispatcher) undone(b *resourcesv1alpha1.ManagedResource) bool {
 	acted := d.Ahead(client.ObjectKeyFromObject(b))
@@ -264,8 +265,8 @@ func (d *Dispatcher) undone(b *resourcesv1alpha1.ManagedResource) bool {
 	return err != nil || c < 0
 }
 
-// becameUnhealthy tells whether a ManagedResource is said to be unhealthy which was not. Whoever says it, it is looked
-// at.
+// becameUnhealthy reports whether a ManagedResource is reported as unhealthy that was not. A run checks it, whichever
+// client reports it.
 func becameUnhealthy(a, b *resourcesv1alpha1.ManagedResource) bool {
 	was := resourcesv1alpha1.GetCondition(a.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
 	is := resourcesv1alpha1.GetCondition(b.Status.Conditions, resourcesv1alpha1.ConditionResourcesHealthy)
@@ -273,8 +274,8 @@ func becameUnhealthy(a, b *resourcesv1alpha1.ManagedResource) bool {
 		(was == nil || was.Status == resourcesv1alpha1.ConditionTrue)
 }
 
-// marksLost tells whether somebody took off what says where the objects are, or what keeps the ManagedResource until
-// they are gone. If it was us, there is nothing left to do.
+// marksLost reports whether a client removed the annotation that says where the objects are, or the finalizer that
+// keeps the ManagedResource until they are gone. If it was the hub itself, there is nothing left to do.
 func marksLost(a, b *resourcesv1alpha1.ManagedResource) bool {
 	own := resourcesv1alpha1.Finalizer(assignment.SpecClass(b))
 	return a.Annotations[hubv1alpha1.TargetUIDAnnotation] != "" && (b.Annotations[hubv1alpha1.TargetUIDAnnotation] == "" ||
@@ -333,8 +334,8 @@ func (d *Dispatcher) targetClusterHandler(ctx context.Context) toolscache.Resour
 	}
 }
 
-// leaseHandler notices when a Gardener resource manager takes or gives up a namespace. Renewals are no news, but they
-// are seen here first, and it is the time of that which counts.
+// leaseHandler notices when a Gardener resource manager takes or gives up a namespace. Renewals put nothing into a
+// queue, but the time at which they are seen here counts.
 func (d *Dispatcher) leaseHandler(ctx context.Context) toolscache.ResourceEventHandler {
 	held := map[string]time.Time{} // until when, by namespace; handlers are called one at a time
 	seen := func(obj any, exists bool) {
@@ -420,8 +421,8 @@ func (d *Dispatcher) clusterChanged(ctx context.Context, event clustercache.Even
 	case returns && !event.Has(clustercache.EventRegistered):
 		d.enqueueReturned(ctx, event.Cluster)
 	case registered && status.State != clustercache.StateConnected:
-		// There is nothing to do but to say so, in thousands of ManagedResources if a network goes. Nobody's corrections are
-		// to wait for that.
+		// There is nothing to do but to say so, in thousands of ManagedResources if a network goes. No correction may wait
+		// for that.
 		d.enqueueTarget(ctx, event.Cluster, PriorityResync)
 	default:
 		d.enqueueTarget(ctx, event.Cluster, PriorityRetry)
@@ -503,9 +504,9 @@ func (d *Dispatcher) enqueueNamespace(ctx context.Context, namespace string, pri
 }
 
 // Each calls f with every ManagedResource that the informer shows, of those that the options select, the oldest first,
-// to the second. f must not change it. Who fills an empty cluster makes definitions and Namespaces before what is in
-// need of them, and an informer has no order: without one, most of a new target's ManagedResources would fail once and
-// wait for another attempt.
+// to the second. f must not change it. Definitions and Namespaces are usually created before what needs them, and an
+// informer has no order: without one, most of a new target's ManagedResources would fail once and wait for another
+// attempt.
 func (d *Dispatcher) Each(ctx context.Context, f func(*resourcesv1alpha1.ManagedResource),
 	options ...client.ListOption) {
 	list := &resourcesv1alpha1.ManagedResourceList{}

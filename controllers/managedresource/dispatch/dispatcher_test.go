@@ -45,8 +45,8 @@ func (a *added) AddWithOpts(o priorityqueue.AddOpts, requests ...Request) {
 	}
 }
 
-// One that ends without its registration is of no class, and in nobody's target. What was remembered of it, if only
-// that it was let go, would be so for ever.
+// A ManagedResource that is gone without its registration has no class and no target. What is remembered of it has to
+// be dropped all the same.
 func TestEveryManagedResourceThatIsGoneIsForgotten(t *testing.T) {
 	gone := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "uid"}}
 	for name, event := range map[string]any{"seen": gone, "missed": cache.DeletedFinalStateUnknown{Key: "a/b", Obj: gone}} {
@@ -61,7 +61,8 @@ func TestEveryManagedResourceThatIsGoneIsForgotten(t *testing.T) {
 }
 
 // When the last finalizer goes, so does the ManagedResource, and the informer may show that before the server's answer
-// is read. What still lists something is never forgotten, whatever the informer shows: somebody else would delete it.
+// is read. One that still lists objects is never forgotten, whatever the informer shows: another ManagedResource would
+// delete these objects.
 func TestOnlyWhatEndedIsNotRememberedAsItWasWritten(t *testing.T) {
 	listing := func(uid types.UID, version string, finalizers ...string) *resourcesv1alpha1.ManagedResource {
 		mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{
@@ -94,7 +95,7 @@ func TestOnlyWhatEndedIsNotRememberedAsItWasWritten(t *testing.T) {
 		"written before it is shown":          {[]step{written(listing("uid", "4"))}, true},
 		"its predecessor is shown":            {[]step{shown(listing("other", "2")), written(listing("uid", "4"))}, true},
 		"its predecessor ends":                {[]step{written(listing("uid", "4")), ended(listing("other", "2"))}, true},
-		"it goes, and somebody waits for it":  {[]step{shown(listing("uid", "3", "x")), written(going(listing("uid", "4", "x")))}, true},
+		"it goes, and has a finalizer left":   {[]step{shown(listing("uid", "3", "x")), written(going(listing("uid", "4", "x")))}, true},
 		"its successor came meanwhile":        {[]step{shown(listing("other", "9")), written(going(listing("uid", "4")))}, true},
 		"it ended":                            {[]step{shown(listing("uid", "3", "x")), written(going(listing("uid", "4")))}, false},
 		"it ended, which was shown before":    {[]step{shown(listing("uid", "3", "x")), ended(listing("uid", "3")), written(going(listing("uid", "4")))}, false},
@@ -153,8 +154,8 @@ func TestWhatTheInformerNeverShowedIsUndone(t *testing.T) {
 	}
 }
 
-// Nobody is asked to conclude anything from an outage that may be over in a moment.
-func TestOutageConcernsNobodyUntilItIsSettled(t *testing.T) {
+// An outage that may be over in a moment puts nothing into the queue.
+func TestOutageCausesNoRunsUntilItIsSettled(t *testing.T) {
 	g := NewWithT(t)
 	key := clustercache.ClusterKey{Namespace: "a", Name: "target"}
 	clusters := clustersfake.New(nil)
@@ -212,13 +213,13 @@ func TestWhatIsSettledIsInTheBackgroundWhenItsTargetIsBack(t *testing.T) {
 		"it has changed":    {change: func(mr *resourcesv1alpha1.ManagedResource) { mr.Generation++ }},
 		"it goes":           {change: func(mr *resourcesv1alpha1.ManagedResource) { mr.DeletionTimestamp = new(metav1.Now()) }},
 		"a run was cut off": {pending: true},
-		"nobody knows whether it is healthy": {change: func(mr *resourcesv1alpha1.ManagedResource) {
+		"it is unknown whether it is healthy": {change: func(mr *resourcesv1alpha1.ManagedResource) {
 			mr.Status.Conditions[1].Status = resourcesv1alpha1.ConditionUnknown
 		}},
 		"it was not applied": {change: func(mr *resourcesv1alpha1.ManagedResource) {
 			mr.Status.Conditions[0].Status = resourcesv1alpha1.ConditionFalse
 		}},
-		"nobody knows how its objects are": {track: func(t *tracker.Tracker, mr types.NamespacedName) { t.Forget(mr) }},
+		"the state of its objects is unknown": {track: func(t *tracker.Tracker, mr types.NamespacedName) { t.Forget(mr) }},
 		"an object is not right": {track: func(t *tracker.Tracker, mr types.NamespacedName) {
 			t.Accept(mr, object, tracker.Accepted{UID: "another"})
 		}},

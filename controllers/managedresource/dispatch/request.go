@@ -20,8 +20,8 @@ const (
 	PriorityUser  = 100
 	PriorityDrift = 50
 	PriorityRetry = 0
-	// PriorityResync is that of looks for which nobody waits: those that are due, and those that only say of a target that
-	// it is lost.
+	// PriorityResync is that of runs that no user waits for: periodic ones, and those that only report that a target is
+	// lost.
 	PriorityResync = -100
 )
 

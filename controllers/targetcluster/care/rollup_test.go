@@ -87,7 +87,7 @@ func TestWhichConditionAManagedResourceCountsFor(t *testing.T) {
 		"one for the target":            {[]Member{member("a")}, map[string]string{"SystemComponentsHealthy": isHealthy}},
 		"one for the source":            {[]Member{onSource(member("a"))}, map[string]string{"ControlPlaneHealthy": isHealthy}},
 		"the label wins":                {[]Member{onSource(member("a", label("ObservabilityComponentsHealthy"))), member("b", label("ControlPlaneHealthy"))}, map[string]string{"ObservabilityComponentsHealthy": isHealthy, "ControlPlaneHealthy": isHealthy}},
-		"a type that nobody knows":      {[]Member{member("a", label("Backup"))}, map[string]string{"Backup": isHealthy}},
+		"an unknown type":               {[]Member{member("a", label("Backup"))}, map[string]string{"Backup": isHealthy}},
 		"an empty label":                {[]Member{member("a", label(""))}, map[string]string{"SystemComponentsHealthy": isHealthy}},
 		"a label that no condition has": {[]Member{member("a", label("not a type"))}, map[string]string{"SystemComponentsHealthy": isHealthy}},
 		"conditions that the hub derives from something else": {
@@ -141,9 +141,9 @@ func TestWhenAManagedResourceIsHealthy(t *testing.T) {
 		"all is well":                        {nil, isHealthy, "all ManagedResources are healthy"},
 		"not applied":                        {[]change{applied("False")}, isUnhealthy, "a (Reason: message)"},
 		"being applied":                      {[]change{applied("Progressing"), health("Unknown")}, isUnhealthy, "a (Reason: message)"},
-		"nobody knows whether it is applied": {[]change{applied("Unknown")}, isUncertain, ""},
+		"whether it is applied is not known": {[]change{applied("Unknown")}, isUncertain, ""},
 		"not healthy":                        {[]change{health("False")}, isUnhealthy, "1 ManagedResource is not healthy: a (Reason: message)"},
-		"nobody knows whether it is healthy": {[]change{health("Unknown")}, isUncertain, "1 ManagedResource is in an unknown state: a (Reason: message)"},
+		"whether it is healthy is not known": {[]change{health("Unknown")}, isUncertain, "1 ManagedResource is in an unknown state: a (Reason: message)"},
 		"progressing":                        {[]change{progressing}, isHealthy, ""},
 		"another generation":                 {[]change{func(mr *resourcesv1alpha1.ManagedResource) { mr.Generation = 4 }}, isUnhealthy, "a (its present generation is not applied yet)"},
 		"another generation, and the summary is about the last one": {

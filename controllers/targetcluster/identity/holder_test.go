@@ -94,7 +94,7 @@ func TestMC4_WhoHoldsACluster(t *testing.T) {
 		source     types.UID
 		want       clustercache.ClusterKey
 	}{
-		"nobody":               {nil, "s", clustercache.ClusterKey{}},
+		"none":                 {nil, "s", clustercache.ClusterKey{}},
 		"one that is not this": {[]client.Object{claims("a", "a", "v", 0, 0)}, "s", clustercache.ClusterKey{}},
 		"the only one": {
 			[]client.Object{claims("a", "a", "u", 0, 0)}, "s", clustercache.ClusterKey{Namespace: "a", Name: "a"},
@@ -127,7 +127,7 @@ func TestMC4_WhoHoldsACluster(t *testing.T) {
 			[]client.Object{gone(claims("a", "a", "u", 0, 1)), claims("b", "b", "u", 0, 2)}, "s",
 			clustercache.ClusterKey{Namespace: "b", Name: "b"},
 		},
-		"nobody, if all are gone": {
+		"none, if all are gone": {
 			[]client.Object{gone(claims("a", "a", "u", 0, 1))}, "s", clustercache.ClusterKey{},
 		},
 		"the source before all others": {[]client.Object{claims("a", "a", "u", 0, 1)}, "u", source},
@@ -178,7 +178,7 @@ func TestMC4_ARegistrationWaitsUntilItIsKnownWhichClusterItIs(t *testing.T) {
 
 // Whatever registrations do, and whatever clocks say: the holder of a cluster stays it until it goes or becomes another
 // cluster, and while there are registrations of a cluster there is one.
-func TestMC4_NobodyDisplacesTheHolder(t *testing.T) {
+func TestMC4_NoRegistrationDisplacesTheHolder(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			g, random := NewWithT(t), rand.New(rand.NewPCG(seed, 0))
@@ -214,7 +214,7 @@ func TestMC4_NobodyDisplacesTheHolder(t *testing.T) {
 						gives = before.UID
 					}
 					if before.UID != uid || before.Released {
-						// The clock of whoever leads, which may be behind.
+						// The clock of the replica that leads, which may be behind.
 						since := h.After(uid, at(random.IntN(60)))
 						tc.Status.ClusterUID, tc.Status.ClusterUIDSince = uid, &since
 					}
@@ -226,13 +226,13 @@ func TestMC4_NobodyDisplacesTheHolder(t *testing.T) {
 					if former, was := holders[uid]; was && (former != key || gives != uid) {
 						g.Expect(holder).To(Equal(former), "of %s, when %s changed", uid, key)
 					}
-					anyone := false
+					claimed := false
 					for _, same := range h.Claimants(uid) {
 						other := &hubv1alpha1.TargetCluster{}
 						g.Expect(i.client.Get(t.Context(), same, other)).To(Succeed())
-						anyone = anyone || !ClaimOf(other).Released
+						claimed = claimed || !ClaimOf(other).Released
 					}
-					g.Expect(held).To(Equal(anyone))
+					g.Expect(held).To(Equal(claimed))
 					if delete(holders, uid); held {
 						holders[uid] = holder
 					}

@@ -257,7 +257,7 @@ func (i *Index) isSelected(ctx context.Context, c class, namespace string) (bool
 	}
 	ns := &corev1.Namespace{}
 	if err := i.informers.Get(ctx, types.NamespacedName{Name: namespace}, ns, client.UnsafeDisableDeepCopy); err != nil {
-		return false, client.IgnoreNotFound(err) //nolint:wrapcheck // it only says that nobody can tell
+		return false, client.IgnoreNotFound(err) //nolint:wrapcheck // the caller needs to know only that it is uncertain
 	}
 	return c.selector.Matches(labels.Set(ns.Labels)), nil
 }

@@ -156,13 +156,13 @@ func TestWhoseAManagedResourceIs(t *testing.T) {
 		"new, and picks one that serves another class":              {mr("crowd", picks("second")), nil},
 		"new, of a class that one of several serves":                {mr("crowd", class("second")), []string{"crowd/second"}},
 		"new, in a namespace without a target":                      {mr("outside"), nil},
-		"of a class of somebody else":                               {mr("lone", class("foreign")), nil},
+		"of a class of another controller":                          {mr("lone", class("foreign")), nil},
 		"of a dry run":                                              {mr("crowd", class("planned")), nil},
 		"of what was no dry run before":                             {mr("crowd", class("planned"), appliedTo("uid-of-crowd/planned")), []string{"crowd/planned"}},
 		"applied":                                                   {mr("crowd", appliedTo("uid-of-crowd/a")), []string{"crowd/a"}},
 		"applied, and picks another one now":                        {mr("crowd", appliedTo("uid-of-crowd/a"), picks("b")), []string{"crowd/a"}},
-		"applied, and of a class of somebody else now":              {mr("lone", appliedTo("uid-of-lone/a"), class("foreign")), []string{"lone/a"}},
-		"applied to a cluster that nobody knows":                    {mr("lone", appliedTo("what")), nil},
+		"applied, and of a class of another controller now":         {mr("lone", appliedTo("uid-of-lone/a"), class("foreign")), []string{"lone/a"}},
+		"applied to an unknown cluster":                             {mr("lone", appliedTo("what")), nil},
 		"applied to a cluster that is registered in another place":  {mr("outside", appliedTo("uid-of-lone/a")), nil},
 		"for the source, in a namespace with one target":            {mr("lone", class("seed")), []string{"(lone/a)"}},
 		"for the source, applied":                                   {mr("lone", class("seed"), appliedTo(source)), []string{"(lone/a)"}},
@@ -256,7 +256,7 @@ func TestRegistrationsAreListedOnceForAllManagedResources(t *testing.T) {
 	lists = 0
 	_, err = index.Of(context.Background(), target("lone/a"), "uid-of-lone/a", nil, false)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(lists).To(BeZero(), "nobody needs them")
+	g.Expect(lists).To(BeZero(), "they are not needed")
 }
 
 func TestWhoseAManagedResourceIsOfARegistrationThatIsThereTwice(t *testing.T) {
@@ -302,7 +302,7 @@ func TestBesideAnotherManagerOnlyWhatWasAppliedCounts(t *testing.T) {
 	g.Expect(found).To(HaveExactElements(HaveField("Name", "applied")))
 }
 
-func TestTargetWhoseUIDNobodyKnowsHasWhatIsNew(t *testing.T) {
+func TestTargetWithAnUnknownUIDHasWhatIsNew(t *testing.T) {
 	g := NewWithT(t)
 	index, _ := newIndex(g, mr("lone"))
 	found, err := index.Of(context.Background(), target("lone/a"), "", nil, false)
@@ -310,15 +310,15 @@ func TestTargetWhoseUIDNobodyKnowsHasWhatIsNew(t *testing.T) {
 	g.Expect(found).To(HaveLen(1))
 }
 
-func TestWhichChangesATargetHearsOf(t *testing.T) {
+func TestChangesThatConcernATarget(t *testing.T) {
 	condition := func(t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string) change {
 		return func(mr *resourcesv1alpha1.ManagedResource) {
 			mr.Status.Conditions = resourcesv1alpha1.SetCondition(mr.CreationTimestamp.Time, mr.Status.Conditions, t, status, reason, message)
 		}
 	}
 	tests := map[string]struct {
-		change change
-		hears  bool
+		change    change
+		concerned bool
 	}{
 		"nothing":            {func(*resourcesv1alpha1.ManagedResource) {}, false},
 		"another message":    {condition("ResourcesHealthy", "True", "R", "other"), false},
@@ -349,12 +349,12 @@ func TestWhichChangesATargetHearsOf(t *testing.T) {
 			test.change(after)
 			index, _ := newIndex(g)
 			concerned := index.Concerned(before, after, func(types.UID) []clustercache.ClusterKey { return []clustercache.ClusterKey{target("lone/a")} })
-			g.Expect(slices.Contains(concerned, target("lone/a"))).To(Equal(test.hears))
+			g.Expect(slices.Contains(concerned, target("lone/a"))).To(Equal(test.concerned))
 		})
 	}
 }
 
-func TestBothTargetsHearOfAMove(t *testing.T) {
+func TestMoveConcernsBothTargets(t *testing.T) {
 	g := NewWithT(t)
 	index, _ := newIndex(g)
 	g.Expect(index.Concerned(mr("crowd", picks("a")), mr("crowd", picks("b")), nil)).To(ConsistOf(target("crowd/a"), target("crowd/b")))

@@ -46,7 +46,7 @@ func (s *Settings) Faults(target clustercache.Status) field.ErrorList {
 	return merged.Faults(target.Cluster.Namespace, field.NewPath("spec", "controllers"))
 }
 
-// CollectsGarbage tells whether the hub is meant to collect the garbage of a target, be it paused, or the garbage
+// CollectsGarbage reports whether the hub is meant to collect the garbage of a target, be it paused, or the garbage
 // collector's settings faulty.
 func (s *Settings) CollectsGarbage(target clustercache.Status) bool {
 	merged := s.merged(target, s.targetCluster(target.Cluster))
@@ -108,8 +108,8 @@ func normalize(class string) string {
 
 // FollowControllers calls changed for each target whose controllers may be others than before, until ctx ends: because
 // of what its TargetCluster says about them, or because another registration of its cluster came or went. At first that
-// are all that have a cluster, or say something. What it began has ended when work is done. What follows from another
-// label of a registration is for those to notice who follow registrations.
+// are all that have a cluster, or say something. What it began has ended when work is done. Changed labels of
+// registrations are not followed here: callers get these from the events of the cluster cache.
 func (s *Settings) FollowControllers(
 	ctx context.Context, work *sync.WaitGroup, changed func(clustercache.ClusterKey),
 ) error {

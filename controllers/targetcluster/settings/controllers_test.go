@@ -85,7 +85,7 @@ func TestControllersOfATarget(t *testing.T) {
 		"as its class has it":         {shoot, "", nil, collect(12 * time.Hour), "", true},
 		"the other name of the class": {shoot, "resources", nil, collect(12 * time.Hour), "", true},
 		"another class":               {shoot, "other", nil, none, "", false},
-		"a class that nobody knows": {shoot, "unknown", &hubv1alpha1.TargetClusterSpec{
+		"an unknown class": {shoot, "unknown", &hubv1alpha1.TargetClusterSpec{
 			Controllers: &hubv1alpha1.TargetControllers{GarbageCollector: garbageCollector(true, time.Hour)},
 		}, none, "", false},
 		"a class that writes nothing": {shoot, "plan", &hubv1alpha1.TargetClusterSpec{
@@ -143,12 +143,12 @@ func TestControllersOfATarget(t *testing.T) {
 				CSRApprover: &hubv1alpha1.CSRApproverController{Enabled: ptr.To(true), ConcurrentSyncs: ptr.To[int32](0)},
 			},
 		}, collect(12 * time.Hour), "spec.controllers.csrApprover.concurrentSyncs: Invalid value: 0", true},
-		"Machines of a namespace, and nobody to ask for them": {shoot, "", &hubv1alpha1.TargetClusterSpec{
+		"Machines of a namespace, and no check of Machines": {shoot, "", &hubv1alpha1.TargetClusterSpec{
 			Controllers: &hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
 				Enabled: ptr.To(true), WithoutMachines: ptr.To(true), MachineNamespace: ptr.To("shoot"),
 			}},
 		}, collect(12 * time.Hour), "spec.controllers.csrApprover.machineNamespace: Invalid value: \"shoot\"", true},
-		"a user whom Machines identify, and nobody to ask for them": {shoot, "", &hubv1alpha1.TargetClusterSpec{
+		"a user whom Machines identify, and no check of Machines": {shoot, "", &hubv1alpha1.TargetClusterSpec{
 			Controllers: &hubv1alpha1.TargetControllers{CSRApprover: &hubv1alpha1.CSRApproverController{
 				Enabled: ptr.To(true), WithoutMachines: ptr.To(true), MigrationUser: ptr.To(true),
 			}},

@@ -50,7 +50,7 @@ func (s *Settings) mergedWebhooks(
 	return merged
 }
 
-// Holds tells whether a registration is the one of its cluster that controllers work for. Another one of the same
+// Holds reports whether a registration is the one of its cluster that controllers work for. Another one of the same
 // cluster must not touch what is registered there. Of target, Cluster, Labels and UID are looked at.
 func (s *Settings) Holds(target clustercache.Status) bool {
 	return s.holders.Holds(target, s.targetCluster(target.Cluster))

@@ -62,8 +62,8 @@ func TestReady(t *testing.T) {
 		"only the roll-out is not known":             {has(applied, healthy, pending), values(unknown, "ChecksPending", pending.Message)},
 		"nothing but a failure":                      {has(failed), values(no, "ApplyFailed", `Could not apply all new resources: error during apply of object "v1/ConfigMap/a/b": forbidden`)},
 		"nothing but a success":                      {has(applied), values(unknown, "ChecksPending", "ResourcesHealthy is not known yet.")},
-		"a roll-out that nobody looked at":           {has(applied, healthy), values(unknown, "ChecksPending", "ResourcesProgressing is not known yet.")},
-		"unhealthy, and nobody said what is applied": {has(nil, missing), values(no, "CustomResourceDefinitionMissing", "CustomResourceDefinition.apiextensions.k8s.io trees does not exist (and 2 more)")},
+		"a roll-out that is not checked yet":         {has(applied, healthy), values(unknown, "ChecksPending", "ResourcesProgressing is not known yet.")},
+		"unhealthy, and ResourcesApplied is missing": {has(nil, missing), values(no, "CustomResourceDefinitionMissing", "CustomResourceDefinition.apiextensions.k8s.io trees does not exist (and 2 more)")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(conditions.Ready(test.conditions, 1, 1)).To(Equal(*test.want))
@@ -100,8 +100,8 @@ func TestReadyNamesOneProblem(t *testing.T) {
 		"one object with notes": {snapshot(1, "Warnings:", "- one", "- two"), "Service a/b is unhealthy: no ingress"},
 		"many objects with notes": {snapshot(33, "Warnings:", "- one"),
 			"Service a/b is unhealthy: no ingress (and 32 more)"},
-		"a text of somebody else's": {"It is so.\n\nAnd so.", "It is so (and 1 more)"},
-		"no text":                   {"", "No message was given."},
+		"a text of another writer": {"It is so.\n\nAnd so.", "It is so (and 1 more)"},
+		"no text":                  {"", "No message was given."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := conditions.Ready(has(values(yes, "ApplySucceeded", "x"), values(no, "ServiceUnhealthy", test.message)), 1, 1)

@@ -108,7 +108,7 @@ func TestFailuresBeginWithTheirCauses(t *testing.T) {
 }
 
 // What keeps all objects of a namespace from being applied is no fault of theirs, and is reported once.
-func TestCommonCauseIsToldOnce(t *testing.T) {
+func TestCommonCauseIsReportedOnce(t *testing.T) {
 	g := NewWithT(t)
 	var run conditions.Run
 	for i := range 100 {
@@ -124,7 +124,7 @@ func TestCommonCauseIsToldOnce(t *testing.T) {
 		`error during apply of object "Tree/a/0": not tried: it needs x, which failed (99 more objects fail for the same reason)]`)))
 }
 
-// Consumers tell a problem of the content from others by this.
+// Consumers distinguish a problem of the content from others by this.
 func TestMessagesOfFailuresKeepTheirShape(t *testing.T) {
 	g := NewWithT(t)
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "b", field.ErrorList{field.Required(field.NewPath("data"), "")})

@@ -36,9 +36,9 @@ var (
 type world struct {
 	*WithT
 	*notes.Reader
-	clock *clocktesting.FakeClock
-	reads atomic.Int32
-	told  atomic.Int32
+	clock    *clocktesting.FakeClock
+	reads    atomic.Int32
+	notified atomic.Int32
 
 	mu      sync.Mutex
 	message string
@@ -70,7 +70,7 @@ func newWorld(t *testing.T) *world {
 	}).Build()
 	w.Reader = notes.New(notes.Options{
 		Client: func(context.Context, clustercache.ClusterKey) (client.Client, error) { return target, nil },
-		Notify: func(types.NamespacedName) { w.told.Add(1) }, Clock: w.clock, Logger: logr.Discard(),
+		Notify: func(types.NamespacedName) { w.notified.Add(1) }, Clock: w.clock, Logger: logr.Discard(),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -94,8 +94,8 @@ func (w *world) ask() (note string, pending bool) {
 	return note, pending
 }
 
-func (w *world) awaitTold(times int32) {
-	w.Eventually(w.told.Load).WithTimeout(2 * time.Minute).Should(Equal(times))
+func (w *world) awaitNotified(times int32) {
+	w.Eventually(w.notified.Load).WithTimeout(2 * time.Minute).Should(Equal(times))
 }
 
 const noted = "- cloud, at 2026-11-21T11:00:00Z: SyncFailed: "
@@ -104,8 +104,8 @@ func TestReaderReadsOnceAPause(t *testing.T) {
 	w := newWorld(t)
 	note, pending := w.ask()
 	w.Expect(note).To(BeEmpty())
-	w.Expect(pending).To(BeTrue(), "somebody will be told")
-	w.awaitTold(1)
+	w.Expect(pending).To(BeTrue(), "a notification will follow")
+	w.awaitNotified(1)
 	for range 10 {
 		note, pending = w.ask()
 		w.Expect(note).To(Equal(noted + "no quota"))
@@ -118,7 +118,7 @@ func TestReaderReadsOnceAPause(t *testing.T) {
 	w.ask()
 	w.Eventually(w.reads.Load).Should(BeEquivalentTo(2))
 	w.says("no address", nil)
-	w.Eventually(func() int32 { w.clock.Step(notes.Pause); w.ask(); return w.told.Load() }).Should(BeEquivalentTo(2), "the same text notifies no one, and another text does")
+	w.Eventually(func() int32 { w.clock.Step(notes.Pause); w.ask(); return w.notified.Load() }).Should(BeEquivalentTo(2), "the same text does not notify, and another text does")
 	note, _ = w.ask()
 	w.Expect(note).To(Equal(noted + "no address"))
 }
@@ -127,7 +127,7 @@ func TestReaderKeepsWhatItKnowsWhenItCannotRead(t *testing.T) {
 	w := newWorld(t)
 	w.says("", errors.New("forbidden"))
 	w.ask()
-	w.awaitTold(1) // nobody waits for ever
+	w.awaitNotified(1) // a failed read notifies, too
 	note, pending := w.ask()
 	w.Expect(note).To(BeEmpty())
 	w.Expect(pending).To(BeFalse())
@@ -135,7 +135,7 @@ func TestReaderKeepsWhatItKnowsWhenItCannotRead(t *testing.T) {
 	w.says("no quota", nil)
 	w.clock.Step(notes.Pause)
 	w.ask()
-	w.awaitTold(2)
+	w.awaitNotified(2)
 	w.says("", errors.New("forbidden"))
 	w.clock.Step(notes.Pause)
 	reads := w.reads.Load()
@@ -148,7 +148,7 @@ func TestReaderKeepsWhatItKnowsWhenItCannotRead(t *testing.T) {
 func TestReaderKeepsWhatIsStillAskedFor(t *testing.T) {
 	w := newWorld(t)
 	w.ask()
-	w.awaitTold(1)
+	w.awaitNotified(1)
 	w.clock.Step(notes.Pause)
 	w.Keep(mr, service)
 	note, _ := w.ask()
@@ -158,7 +158,7 @@ func TestReaderKeepsWhatIsStillAskedFor(t *testing.T) {
 func TestReaderForgets(t *testing.T) {
 	w := newWorld(t)
 	w.ask()
-	w.awaitTold(1)
+	w.awaitNotified(1)
 	w.Keep(mr)
 	note, _ := w.ask()
 	w.Expect(note).NotTo(BeEmpty(), "an object that flaps is not read again and again")
@@ -168,7 +168,7 @@ func TestReaderForgets(t *testing.T) {
 	note, pending := w.ask()
 	w.Expect(note).To(BeEmpty())
 	w.Expect(pending).To(BeTrue())
-	w.awaitTold(2)
+	w.awaitNotified(2)
 	w.Forget(mr)
 	note, _ = w.ask()
 	w.Expect(note).To(BeEmpty())

@@ -43,7 +43,8 @@ func liveWorkload(version string) *unstructured.Unstructured {
 	}}
 }
 
-// scalable has one Deployment tracked and accepted as nobody's but ours, and the autoscalers' watch synced and empty.
+// scalable has one Deployment tracked and accepted without fields of other writers, and the autoscalers' watch synced
+// and empty.
 func scalable(t *testing.T) (*WithT, *setup) {
 	g, s := NewWithT(t), newSetup()
 	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{workloadRef("apps/v1")}, tracker.Exact{})).To(Succeed())
@@ -53,7 +54,7 @@ func scalable(t *testing.T) (*WithT, *setup) {
 	s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(liveWorkload("10"), "trellis")})
 	s.clusters.Put(cluster, deployments, liveWorkload("10"))
 	g.Expect(s.Judge(mr1).Synced).To(BeTrue())
-	s.news()
+	s.causes()
 	return g, s
 }
 
@@ -75,7 +76,7 @@ func TestAutoscalersAreWatchedWhileTheyMatter(t *testing.T) {
 
 	g.Expect(track(ref("ConfigMap", "default", "a"), daemons)).NotTo(ContainElement(autoscalers))
 	g.Expect(track(workloadRef("apps/v1"))).To(ContainElement(autoscalers))
-	g.Expect(track(preserving)).NotTo(ContainElement(autoscalers), "its replicas are nobody's business")
+	g.Expect(track(preserving)).NotTo(ContainElement(autoscalers), "its replicas are not compared")
 	g.Expect(track(truthy)).To(ContainElement(autoscalers), "the annotation is compared exactly")
 	g.Expect(track(ignored)).NotTo(ContainElement(autoscalers))
 	g.Expect(track(set)).To(ContainElement(autoscalers))
@@ -122,10 +123,10 @@ func TestW16_AutoscaledObjects(t *testing.T) {
 	}
 }
 
-func TestAutoscalerThatAppearsIsNoNews(t *testing.T) {
+func TestAutoscalerThatAppearsDoesNotNotify(t *testing.T) {
 	g, s := scalable(t)
 	s.clusters.Put(cluster, autoscalers, autoscaler("hpa", "apps/v1", "Deployment", "d"))
-	g.Expect(s.news()).To(BeEmpty())
+	g.Expect(s.causes()).To(BeEmpty())
 	v := s.Judge(mr1)
 	g.Expect(v.Drifted).To(BeEmpty())
 	g.Expect(v.Unseen).To(BeZero())
@@ -145,9 +146,9 @@ func TestAutoscalerThatLeavesIsDrift(t *testing.T) {
 			g, s := scalable(t)
 			s.clusters.Put(cluster, autoscalers, autoscaler("hpa", "extensions/v1beta1", "Deployment", "d"))
 			s.Judge(mr1)
-			s.news()
+			s.causes()
 			leave(s)
-			g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
+			g.Expect(s.causes()).To(ConsistOf(tracker.CauseDrift))
 			g.Expect(s.Judge(mr1).Drifted).To(ConsistOf(workload))
 			s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(liveWorkload("10"), "trellis")})
 			g.Expect(s.Judge(mr1).Drifted).To(BeEmpty())
@@ -164,15 +165,16 @@ func TestOneOfTwoAutoscalersLeaves(t *testing.T) {
 	g.Expect(s.Judge(mr1).Drifted).To(BeEmpty())
 }
 
-// The target was asked, and told of an autoscaler that the watch does not show: it is late, or the autoscaler is gone.
+// The target answered that there is an autoscaler that the watch does not show: the watch is late, or the autoscaler is
+// gone.
 func TestAutoscalerThatTheWatchDoesNotShow(t *testing.T) {
 	g, s := scalable(t)
 	s.Accept(mr1, workload, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(liveWorkload("10"), "trellis"), Autoscaled: true})
 	v := s.Judge(mr1)
 	g.Expect(v.Drifted).To(BeEmpty())
-	g.Expect(v.Unseen).To(Equal(1), "somebody has to look again")
+	g.Expect(v.Unseen).To(Equal(1), "it has to be judged again")
 	s.clusters.Put(cluster, autoscalers, autoscaler("hpa", "apps/v1", "Deployment", "d"))
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "that is what was waited for")
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth), "that is what was waited for")
 	g.Expect(s.Judge(mr1).Unseen).To(BeZero())
 
 	s.clusters.Delete(cluster, autoscalers, types.NamespacedName{Namespace: "default", Name: "hpa"})
@@ -193,9 +195,9 @@ func TestUnsyncedAutoscalers(t *testing.T) {
 	g.Expect(v.Failed).To(HaveKeyWithValue(autoscalers, MatchError("forbidden")))
 	_, synced := s.Autoscaled(cluster, workload)
 	g.Expect(synced).To(BeFalse())
-	s.news()
+	s.causes()
 	s.clusters.Sync(cluster, autoscalers, true)
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth))
 	g.Expect(s.Judge(mr1).AutoscalersUnknown).To(BeFalse())
 
 	s.clusters.Delete(cluster, autoscalers, types.NamespacedName{Namespace: "default", Name: "hpa"})
@@ -206,8 +208,8 @@ func TestUnsyncedAutoscalers(t *testing.T) {
 	g.Expect(s.Judge(mr1).AutoscalersUnknown).To(BeFalse())
 }
 
-// A restart compares fingerprints: it must see that an autoscaler left while nobody looked, and need not care that one
-// came.
+// A restart compares fingerprints: it must notice that an autoscaler went while the hub was down, and may ignore one
+// that came.
 func TestRestartComparesAutoscalers(t *testing.T) {
 	g := NewWithT(t)
 	states := func(autoscaled bool) map[inventory.Key]tracker.Accepted {

@@ -89,7 +89,7 @@ status:
 	return deployment
 }
 
-// BenchmarkTransform is what an event costs before anybody is notified of it.
+// BenchmarkTransform is what an event costs before the subscribers are notified of it.
 func BenchmarkTransform(b *testing.B) {
 	s := newSetup()
 	thing := ref("Thing", "default", "a")
@@ -207,7 +207,7 @@ func BenchmarkPodEvent(b *testing.B) {
 		b.Run(fmt.Sprintf("%d namespaces with %d Deployments", shape[0], shape[1]), func(b *testing.B) {
 			s := busyTarget(b, shape[0], shape[1])
 			pod := typicalPod(b, "ns0", "app0", 3)
-			s.news()
+			s.causes()
 			b.ReportAllocs()
 			for b.Loop() {
 				s.clusters.Put(cluster, podsWatch, pod)

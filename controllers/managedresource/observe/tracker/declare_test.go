@@ -10,8 +10,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 )
 
-// The cluster cache forgets the watches of a target whose registration goes. If that comes back before anybody looked,
-// all is as before for the tracker.
+// The cluster cache forgets the watches of a target whose registration goes. If that comes back before the tracker
+// noticed, all is as before for the tracker.
 func TestWatchesAreDeclaredAgainAfterTheTargetWasForgotten(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	deployment := ref("Deployment", "default", "d")
@@ -56,7 +56,7 @@ func TestIgnoredDeploymentLeavesNoWatchOfPodsBehind(t *testing.T) {
 	g.Expect(s.watchNames()).To(BeEmpty())
 }
 
-// Somebody may write an inventory by hand. What it lists twice counts once, and what it does not list is gone, however
+// A user may write an inventory by hand. What it lists twice counts once, and what it does not list is gone, however
 // long it is.
 func TestEntryThatIsListedTwiceCountsOnce(t *testing.T) {
 	g, s := NewWithT(t), newSetup()

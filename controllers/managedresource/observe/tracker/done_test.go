@@ -42,7 +42,7 @@ func withJob(t *testing.T) (*WithT, *setup) {
 	s.clusters.Put(cluster, jobs, job("uid", "10", "Suspended"))
 	s.clusters.Sync(cluster, jobs, true)
 	s.Accept(mr1, jobKey, acceptedJob("10"))
-	s.news()
+	s.causes()
 	return g, s
 }
 
@@ -55,17 +55,17 @@ func TestJobThatIsGoneIsDoneIfItSucceeded(t *testing.T) {
 		t.Run(condition, func(t *testing.T) {
 			g, s := withJob(t)
 			s.clusters.Put(cluster, jobs, job("uid", "11", condition))
-			s.news()
+			s.causes()
 			s.clusters.Delete(cluster, jobs, jobKey.NamespacedName())
 			v := s.Judge(mr1)
 			g.Expect(s.TakeDone(mr1)).To(Equal(done))
 			g.Expect(s.TakeDone(mr1)).To(BeFalse())
 			if !done {
-				g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
+				g.Expect(s.causes()).To(ConsistOf(tracker.CauseDrift))
 				g.Expect(v.Missing).To(ConsistOf(jobKey))
 				return
 			}
-			g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "there is something to note")
+			g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth), "there is something to note")
 			g.Expect(v).To(SatisfyAll(HaveField("Missing", BeEmpty()), HaveField("Unseen", 0), HaveField("Believed", ConsistOf(jobKey)), HaveField("Done", ConsistOf(jobKey))))
 			s.Begin(mr1)
 			s.End(mr1)
@@ -121,19 +121,19 @@ func TestJobThatShowsAgainIsNotDone(t *testing.T) {
 			s.clusters.Delete(cluster, jobs, jobKey.NamespacedName())
 			g.Expect(s.Judge(mr1).Done).To(ConsistOf(jobKey))
 			g.Expect(s.TakeDone(mr1)).To(BeTrue())
-			s.news()
+			s.causes()
 
 			s.clusters.Put(cluster, jobs, job("uid", version, "Suspended"))
-			g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "it counts again")
+			g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth), "it counts again")
 			g.Expect(s.TakeDone(mr1)).To(BeTrue(), "the note that it is done is wrong")
 			g.Expect(s.Judge(mr1)).To(SatisfyAll(HaveField("Missing", BeEmpty()), HaveField("Done", BeEmpty())))
 			states, _ := s.AcceptedStates(mr1)
 			g.Expect(states[jobKey].Done).To(BeFalse())
 
 			s.clusters.Put(cluster, jobs, job("uid", "21", "Failed"))
-			s.news()
+			s.causes()
 			s.clusters.Delete(cluster, jobs, jobKey.NamespacedName())
-			g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
+			g.Expect(s.causes()).To(ConsistOf(tracker.CauseDrift))
 			g.Expect(s.TakeDone(mr1)).To(BeFalse())
 			g.Expect(s.Judge(mr1)).To(SatisfyAll(HaveField("Missing", ConsistOf(jobKey)), HaveField("Done", BeEmpty())))
 		})

@@ -45,12 +45,12 @@ func TestForeignMetadata(t *testing.T) {
 			s.clusters.Put(cluster, watch, obj)
 			v := s.Judge(mr1)
 			if !test.drift {
-				g.Expect(s.news()).To(BeEmpty())
+				g.Expect(s.causes()).To(BeEmpty())
 				g.Expect(v.Drifted).To(BeEmpty())
 				g.Expect(tracker.Fingerprint(v.Observed)).To(Equal(fingerprint), "a restart sees no change either")
 				return
 			}
-			g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
+			g.Expect(s.causes()).To(ConsistOf(tracker.CauseDrift))
 			g.Expect(v.Drifted).To(ConsistOf(key))
 			g.Expect(tracker.Fingerprint(v.Observed)).NotTo(Equal(fingerprint), "a restart sees the change, too")
 		})

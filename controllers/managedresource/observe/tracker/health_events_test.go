@@ -64,7 +64,7 @@ func newLive(t testing.TB, apiVersion, kind, watch, fine string) *live {
 	obj := parsed(t, apiVersion, kind, "a", "10", fine)
 	l.Accept(mr1, l.key, tracker.Accepted{UID: obj.GetUID(), ResourceVersion: "10", State: ownership.Observe(obj, "trellis")})
 	l.clusters.Put(cluster, watch, obj)
-	l.news()
+	l.causes()
 	return l
 }
 
@@ -93,29 +93,29 @@ status:
 	skipped = "\nmetadata: {annotations: {resources.gardener.cloud/skip-health-check: 'true'}}"
 )
 
-// H-15 and H-17: what happens to an object is news if it changes what is said of it, and only then.
+// H-15 and H-17: a change of an object notifies if it changes what is reported of it, and only then.
 func TestH15_H17_EventsOfAnObject(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind   [3]string // apiVersion, kind, watch
 		states []string  // after one in which nothing is wrong
-		news   []tracker.Cause
+		causes []tracker.Cause
 	}{
 		"no change":                  {states: []string{available}},
 		"a change that says nothing": {states: []string{available + "\n  replicas: 1\n  updatedReplicas: 1"}},
-		"becomes unhealthy":          {states: []string{down}, news: []tracker.Cause{health}},
-		"stays unhealthy":            {states: []string{down, down, down}, news: []tracker.Cause{health}},
-		"and well again":             {states: []string{down, available}, news: []tracker.Cause{health, health}},
-		"rolls out":                  {states: []string{rolling}, news: []tracker.Cause{health}},
-		"goes on rolling out":        {states: []string{rolling, rolling}, news: []tracker.Cause{health}},
+		"becomes unhealthy":          {states: []string{down}, causes: []tracker.Cause{health}},
+		"stays unhealthy":            {states: []string{down, down, down}, causes: []tracker.Cause{health}},
+		"and well again":             {states: []string{down, available}, causes: []tracker.Cause{health, health}},
+		"rolls out":                  {states: []string{rolling}, causes: []tracker.Cause{health}},
+		"goes on rolling out":        {states: []string{rolling, rolling}, causes: []tracker.Cause{health}},
 		"becomes unhealthy for another reason": {
-			states: []string{down, strings.Replace(down, "'False'", "Unknown", 1)}, news: []tracker.Cause{health, health},
+			states: []string{down, strings.Replace(down, "'False'", "Unknown", 1)}, causes: []tracker.Cause{health, health},
 		},
-		"scaled by others":      {states: []string{strings.Replace(available, "replicas: 1", "replicas: 2", 1)}, news: []tracker.Cause{health}},
-		"skipped and unhealthy": {states: []string{available + skipped, down + skipped, rolling + skipped}, news: []tracker.Cause{health}},
+		"scaled by others":      {states: []string{strings.Replace(available, "replicas: 1", "replicas: 2", 1)}, causes: []tracker.Cause{health}},
+		"skipped and unhealthy": {states: []string{available + skipped, down + skipped, rolling + skipped}, causes: []tracker.Cause{health}},
 		"custom resource becomes unready": {
 			kind:   [3]string{"example.com/v1", "Thing", things},
 			states: []string{"status: {conditions: [{type: Ready, status: 'False'}]}", "status: {conditions: [{type: Ready, status: 'False'}]}"},
-			news:   []tracker.Cause{health},
+			causes: []tracker.Cause{health},
 		},
 		"custom resource says that it is well": {
 			kind:   [3]string{"example.com/v1", "Thing", things},
@@ -139,15 +139,15 @@ func TestH15_H17_EventsOfAnObject(t *testing.T) {
 			for _, state := range test.states {
 				l.becomes(state)
 			}
-			if len(test.news) == 0 {
-				l.Expect(l.news()).To(BeEmpty())
+			if len(test.causes) == 0 {
+				l.Expect(l.causes()).To(BeEmpty())
 				return
 			}
-			l.Expect(l.news()).To(Equal(test.news))
+			l.Expect(l.causes()).To(Equal(test.causes))
 		})
 	}
 
-	t.Run("what an ignored Deployment tells of its pods", func(t *testing.T) {
+	t.Run("what an ignored Deployment reports of its pods", func(t *testing.T) {
 		l := newLive(t, "apps/v1", "Deployment", deployments, available)
 		r := ref("Deployment", "default", "a")
 		r.APIVersion, r.Annotations = "apps/v1", map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
@@ -156,33 +156,33 @@ func TestH15_H17_EventsOfAnObject(t *testing.T) {
 		l.clusters.Sync(cluster, l.watch, true)
 		l.becomes(available)
 		l.AcceptObserved(mr1, l.Judge(mr1).Observed)
-		l.news()
+		l.causes()
 		l.Expect(l.Judge(mr1).PodsUnknown).To(BeFalse(), "none are waited for")
 		l.becomes(available + "\n  replicas: 1\n  updatedReplicas: 1")
-		l.Expect(l.news()).To(Equal([]tracker.Cause{health}))
+		l.Expect(l.causes()).To(Equal([]tracker.Cause{health}))
 		l.becomes(available + "\n  replicas: 1\n  updatedReplicas: 1\n  readyReplicas: 1")
-		l.Expect(l.news()).To(BeEmpty())
+		l.Expect(l.causes()).To(BeEmpty())
 	})
 	t.Run("deleted and created again", func(t *testing.T) {
 		l := newLive(t, "apps/v1", "Deployment", deployments, available)
 		l.clusters.Delete(cluster, l.watch, l.key.NamespacedName())
-		l.Expect(l.news()).To(Equal([]tracker.Cause{drift}))
+		l.Expect(l.causes()).To(Equal([]tracker.Cause{drift}))
 		l.Expect(l.Judge(mr1).Missing).To(ConsistOf(l.key))
 		l.version++
 		again := parsed(t, "apps/v1", "Deployment", "a", "11", available)
 		again.SetUID("another")
 		l.clusters.Put(cluster, l.watch, again)
-		l.Expect(l.news()).To(Equal([]tracker.Cause{drift}), "it is another object")
+		l.Expect(l.causes()).To(Equal([]tracker.Cause{drift}), "it is another object")
 	})
 	t.Run("what happens before the last write is shown", func(t *testing.T) {
 		l := newLive(t, "apps/v1", "Deployment", deployments, available)
 		obj := parsed(t, "apps/v1", "Deployment", "a", "20", available)
 		l.Accept(mr1, l.key, tracker.Accepted{UID: obj.GetUID(), ResourceVersion: "20", State: ownership.Observe(obj, "trellis")})
 		l.becomes(down)
-		l.Expect(l.news()).To(BeEmpty())
+		l.Expect(l.causes()).To(BeEmpty())
 		l.version = 19
 		l.becomes(down)
-		l.Expect(l.news()).To(Equal([]tracker.Cause{health}), "the write was shown, and what came of it")
+		l.Expect(l.causes()).To(Equal([]tracker.Cause{health}), "the write was shown, and what came of it")
 	})
 	t.Run("what happens while another object is not shown", func(t *testing.T) {
 		l := newLive(t, "apps/v1", "Deployment", deployments, available)
@@ -191,15 +191,15 @@ func TestH15_H17_EventsOfAnObject(t *testing.T) {
 		l.Expect(l.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{r, ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
 		l.clusters.Sync(cluster, watch, true)
 		l.Accept(mr1, key, accepted("20"))
-		l.news()
+		l.causes()
 		l.becomes(rolling)
-		l.Expect(l.news()).To(BeEmpty(), "the rest will come")
+		l.Expect(l.causes()).To(BeEmpty(), "the rest will come")
 		l.becomes(down)
-		l.Expect(l.news()).To(Equal([]tracker.Cause{health}))
+		l.Expect(l.causes()).To(Equal([]tracker.Cause{health}))
 	})
 }
 
-// H-16: whose an object is is in the inventory. What it says of its origin itself is nobody's concern here.
+// H-16: the inventory says which ManagedResource an object belongs to. The annotation with its origin does not count.
 func TestH16_OriginIsNotBelieved(t *testing.T) {
 	for name, origin := range map[string]string{
 		"none": "", "malformed": "a", "of another cluster": "other:shoot/two", "of another ManagedResource": "shoot/two",
@@ -207,20 +207,20 @@ func TestH16_OriginIsNotBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLive(t, "apps/v1", "Deployment", deployments, available)
 			l.Expect(l.Track(t.Context(), mr2, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "b")}, tracker.Exact{})).To(Succeed())
-			told := l.names()
+			notified := l.names()
 			obj := parsed(t, "apps/v1", "Deployment", "a", "11", down)
 			obj.SetAnnotations(map[string]string{resourcesv1alpha1.OriginAnnotation: origin})
 			l.clusters.Put(cluster, deployments, obj)
-			l.Expect(told()).To(ConsistOf(mr1), "it lists the object")
+			l.Expect(notified()).To(ConsistOf(mr1), "it lists the object")
 			stranger := parsed(t, "apps/v1", "Deployment", "b", "12", down)
 			stranger.SetAnnotations(map[string]string{resourcesv1alpha1.OriginAnnotation: "shoot/one"})
 			l.clusters.Put(cluster, deployments, stranger)
-			l.Expect(told()).To(BeEmpty(), "nobody lists the other one")
+			l.Expect(notified()).To(BeEmpty(), "no ManagedResource lists the other one")
 		})
 	}
 }
 
-// H-18: pods belong to the workloads that select them, whoever owns them.
+// H-18: pods belong to the workloads that select them, whatever owns them.
 func TestH18_EventsOfPods(t *testing.T) {
 	const (
 		labels   = "metadata: {labels: {app: a}}\n"
@@ -237,7 +237,7 @@ func TestH18_EventsOfPods(t *testing.T) {
 		deployment string
 		pods       []string // states of one pod; "" is that it is gone
 		namespace  string
-		news       []tracker.Cause
+		causes     []tracker.Cause
 	}{
 		"appears":                               {available, []string{ready}, "default", one},
 		"changes nothing":                       {available, []string{ready, ready}, "default", one},
@@ -260,7 +260,7 @@ func TestH18_EventsOfPods(t *testing.T) {
 			l := newLive(t, "apps/v1", "Deployment", deployments, available)
 			l.becomes(test.deployment)
 			l.clusters.Sync(cluster, podsWatch, true)
-			l.news()
+			l.causes()
 			for i, state := range test.pods {
 				if state == "" {
 					l.clusters.Delete(cluster, podsWatch, types.NamespacedName{Namespace: test.namespace, Name: "p"})
@@ -270,11 +270,11 @@ func TestH18_EventsOfPods(t *testing.T) {
 				pod.SetNamespace(test.namespace)
 				l.clusters.Put(cluster, podsWatch, pod)
 			}
-			if test.news == nil {
-				l.Expect(l.news()).To(BeEmpty())
+			if test.causes == nil {
+				l.Expect(l.causes()).To(BeEmpty())
 				return
 			}
-			l.Expect(l.news()).To(Equal(test.news))
+			l.Expect(l.causes()).To(Equal(test.causes))
 		})
 	}
 
@@ -282,7 +282,7 @@ func TestH18_EventsOfPods(t *testing.T) {
 		l := newLive(t, "apps/v1", "Deployment", deployments, available)
 		l.Begin(mr1)
 		l.clusters.Put(cluster, podsWatch, parsed(t, "v1", "Pod", "p", "100", ready))
-		l.Expect(l.news()).To(BeEmpty())
+		l.Expect(l.causes()).To(BeEmpty())
 	})
 	t.Run("of a Deployment that is left alone once it exists", func(t *testing.T) {
 		g, s := NewWithT(t), newSetup()
@@ -291,25 +291,25 @@ func TestH18_EventsOfPods(t *testing.T) {
 		ignored.Annotations = map[string]string{resourcesv1alpha1.IgnoreAnnotation: "true"}
 		g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ignored}, tracker.Exact{})).To(Succeed())
 		s.clusters.Put(cluster, deployments+" default/a", parsed(t, "apps/v1", "Deployment", "a", "10", available))
-		s.news()
+		s.causes()
 		s.clusters.Put(cluster, podsWatch, parsed(t, "v1", "Pod", "p", "100", ready))
-		g.Expect(s.news()).To(ConsistOf(health))
+		g.Expect(s.causes()).To(ConsistOf(health))
 	})
 	for _, kind := range []string{"StatefulSet", "DaemonSet"} {
 		t.Run("of a "+kind, func(t *testing.T) {
 			l := newLive(t, "apps/v1", kind, kind+".v1.apps", "spec: {replicas: 0, selector: {matchLabels: {app: a}}}\nstatus: {observedGeneration: 2}")
 			l.clusters.Put(cluster, podsWatch, parsed(t, "v1", "Pod", "p", "100", pulling))
-			l.Expect(l.news()).To(BeEmpty(), "it is healthy all the same")
+			l.Expect(l.causes()).To(BeEmpty(), "it is healthy all the same")
 			l.Expect(l.Judge(mr1).PodsUnknown).To(BeFalse(), "pods explain it, but do not decide")
 			l.becomes("spec: {replicas: 1, selector: {matchLabels: {app: a}}}\nstatus: {observedGeneration: 1}")
-			l.Expect(l.news()).To(ConsistOf(health))
+			l.Expect(l.causes()).To(ConsistOf(health))
 			l.clusters.Delete(cluster, podsWatch, types.NamespacedName{Namespace: "default", Name: "p"})
-			l.Expect(l.news()).To(ConsistOf(health))
+			l.Expect(l.causes()).To(ConsistOf(health))
 		})
 	}
 }
 
-// A pod that the hub wrote is compared like everything else; of one that it did not, nobody asks what else it has.
+// A pod that the hub wrote is compared like everything else; other fields of a pod that it did not write are ignored.
 func TestDriftOfPods(t *testing.T) {
 	foreign := managed("kubectl", metav1.ManagedFieldsOperationUpdate, `{"f:spec":{"f:y":{}}}`)
 	for name, test := range map[string]struct {
@@ -325,8 +325,8 @@ func TestDriftOfPods(t *testing.T) {
 			[]metav1.ManagedFieldsEntry{managed("trellis", metav1.ManagedFieldsOperationApply, `{"f:spec":{"f:x":{}}}`)},
 			[]metav1.ManagedFieldsEntry{foreign}, true,
 		},
-		"of a server that does not tell": {nil, nil, false},
-		"somebody else's": {
+		"without managed fields": {nil, nil, false},
+		"of another writer": {
 			[]metav1.ManagedFieldsEntry{foreign},
 			[]metav1.ManagedFieldsEntry{foreign, managed("other", metav1.ManagedFieldsOperationUpdate, `{"f:spec":{"f:z":{}}}`)}, false,
 		},
@@ -422,7 +422,7 @@ func TestPodsOfASelector(t *testing.T) {
 	}
 }
 
-// A kind in two versions has two watches; an event counts for those alone who look at that version.
+// A kind in two versions has two watches; an event counts only for ManagedResources that list that version.
 func TestTwoVersionsOfAKind(t *testing.T) {
 	const old = "Thing.v1beta1.example.com"
 	l := newLive(t, "example.com/v1", "Thing", things, "")
@@ -450,22 +450,22 @@ func TestTwoVersionsOfAKind(t *testing.T) {
 	l.Expect(v.Synced).To(BeTrue())
 	l.Expect(v.Observed).To(HaveLen(2))
 	l.Expect(v.Drifted).To(BeEmpty())
-	l.news()
+	l.causes()
 
 	unready := func(version, name string) *unstructured.Unstructured {
 		return parsed(t, version, "Thing", name, "11", "status: {conditions: [{type: Ready, status: 'False'}]}")
 	}
 	l.clusters.Put(cluster, old, unready("example.com/v1beta1", "a"))
-	l.Expect(l.news()).To(BeEmpty(), "the other watch will show it")
+	l.Expect(l.causes()).To(BeEmpty(), "the other watch will show it")
 	l.clusters.Delete(cluster, old, l.key.NamespacedName())
-	l.Expect(l.news()).To(BeEmpty())
+	l.Expect(l.causes()).To(BeEmpty())
 	l.Expect(l.Judge(mr1).Missing).To(BeEmpty())
 	l.clusters.Put(cluster, old, unready("example.com/v1beta1", "b"))
-	l.Expect(l.news()).To(ConsistOf(health))
+	l.Expect(l.causes()).To(ConsistOf(health))
 	l.clusters.Put(cluster, things, unready("example.com/v1", "a"))
-	l.Expect(l.news()).To(ConsistOf(health))
+	l.Expect(l.causes()).To(ConsistOf(health))
 
-	// The old version is no longer served: that is no concern of those who left it.
+	// The old version is no longer served: that does not affect ManagedResources that no longer list it.
 	moved := newer
 	moved.Name = "b"
 	l.Expect(l.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{newer, moved}, tracker.Exact{})).To(Succeed())
@@ -503,16 +503,16 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// names returns a function that tells who was notified since its last call.
+// names returns a function that returns which ManagedResources were notified since its last call.
 func (s *setup) names() func() []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.toldTo = nil
+	s.notified = nil
 	return func() []types.NamespacedName {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		names := s.toldTo
-		s.toldTo = nil
+		names := s.notified
+		s.notified = nil
 		return names
 	}
 }

@@ -7,12 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Whoever names an owner that does not exist has the garbage collector delete the object. When it is gone, nothing
-// else tells.
+// If an owner is set that does not exist, the garbage collector deletes the object. When that is gone, nothing else
+// shows why.
 func TestOwnerOfAnObjectThatWentIsKnown(t *testing.T) {
 	g, s := settled(t)
 	owned := configMap("11", "")
-	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "Secret", Name: "gone", UID: "nobody"}}
+	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "Secret", Name: "gone", UID: "unknown"}}
 	s.clusters.Put(cluster, watch, owned)
 	g.Expect(s.OwnerOf(mr1, key)).To(BeEmpty())
 	s.clusters.Delete(cluster, watch, key.NamespacedName())

@@ -18,17 +18,17 @@ func right(t *testing.T) (*WithT, *setup) {
 	s.clusters.Put(cluster, watch, configMap("100", ""))
 	s.Accept(mr1, key, tracker.Accepted{UID: "uid", ResourceVersion: "100", State: ownership.Observe(configMap("100", ""), "trellis")})
 	g.Expect(s.Judge(mr1).Drifted).To(BeEmpty())
-	s.news()
+	s.causes()
 	return g, s
 }
 
-// Where nobody can tell that the versions of a target went back, a watch that shows an object as it was before what
-// it showed itself says so.
+// If nothing else shows that the versions of a target went back, it shows in a watch that has an object at an older
+// version than before.
 func TestObjectThatIsShownAsItWasLongAgo(t *testing.T) {
 	g, s := right(t)
 	s.clock.Step(2 * tracker.UnseenGrace)
 	s.clusters.Put(cluster, watch, configMap("90", ""))
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseDrift))
 	g.Expect(s.Judge(mr1).Drifted).To(ConsistOf(key))
 }
 
@@ -42,5 +42,5 @@ func TestUnlearnedObjectsAreThoseOfAStart(t *testing.T) {
 	g.Expect(s.watchNames()).To(ConsistOf(watch), "its watch goes on")
 	s.AcceptObserved(mr1, v.Observed)
 	g.Expect(s.Known(mr1)).To(BeTrue())
-	s.Unlearn(mr2) // nobody knows it
+	s.Unlearn(mr2) // it is not known
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 )
 
-func TestWhoeverAwaitsTheWatchesIsNotNotified(t *testing.T) {
+func TestRunThatAwaitsTheWatchesIsNotNotified(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	refs := []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}
 	g.Expect(s.Track(t.Context(), mr1, cluster, refs, tracker.Exact{})).To(Succeed())
@@ -22,7 +22,7 @@ func TestWhoeverAwaitsTheWatchesIsNotNotified(t *testing.T) {
 	g.Eventually(func(g Gomega) {
 		version++
 		s.Accept(mr1, key, accepted(strconv.Itoa(version)))
-		s.news()
+		s.causes()
 		shown := make(chan struct{})
 		go func() {
 			defer close(shown)
@@ -31,22 +31,22 @@ func TestWhoeverAwaitsTheWatchesIsNotNotified(t *testing.T) {
 		g.Consistently(shown, 20*time.Millisecond).ShouldNot(BeClosed())
 		s.clusters.Put(cluster, watch, configMap(strconv.Itoa(version), ""))
 		g.Eventually(shown, time.Minute).Should(BeClosed())
-		g.Expect(s.news()).To(BeEmpty())
+		g.Expect(s.causes()).To(BeEmpty())
 	}, time.Minute).Should(Succeed())
 	g.Expect(s.Judge(mr1).Unseen).To(BeZero())
 }
 
 func TestAwaitingTheWatchesEnds(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
-	s.AwaitShown(t.Context(), types.NamespacedName{Name: "nobody"}, time.Hour)
+	s.AwaitShown(t.Context(), types.NamespacedName{Name: "unknown"}, time.Hour)
 	refs := []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}
 	g.Expect(s.Track(t.Context(), mr1, cluster, refs, tracker.Exact{})).To(Succeed())
 	s.clusters.Sync(cluster, watch, true)
 	s.AwaitShown(t.Context(), mr1, time.Hour) // nothing was written
 	s.Accept(mr1, key, accepted("10"))
-	s.news()
+	s.causes()
 	s.AwaitShown(t.Context(), mr1, time.Millisecond)
 	g.Expect(s.Judge(mr1).Unseen).To(Equal(1))
 	s.clusters.Put(cluster, watch, configMap("10", ""))
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "whoever gave up waiting is notified")
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth), "after the wait ended there is a notification")
 }

@@ -45,7 +45,7 @@ type watchNeed struct {
 	failed  time.Time // when that was
 }
 
-// fine tells whether a watch has not failed since a time.
+// fine reports whether a watch has not failed since a time.
 func (n *watchNeed) fine(since time.Time) bool {
 	return n == nil || n.err == nil || n.failed.Before(since)
 }
@@ -160,8 +160,8 @@ func isWatchable(ref *resourcesv1alpha1.ObjectReference) bool {
 // watcherFor returns the watch that an inventory entry needs. One watch serves a version of a kind; an object with the
 // ignore annotation bears no label of ours and has a watch of its own.
 //
-// What is listed in two versions is watched in both. That is rare, and a version that its server drops is a problem of
-// those alone who still list it.
+// What is listed in two versions is watched in both. That is rare, and a version that its server drops affects only the
+// ManagedResources that still list it.
 func (t *Tracker) watcherFor(ref *resourcesv1alpha1.ObjectReference) *clustercache.Watcher {
 	w := t.kindWatcher(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
 	if isCreateOnly(ref) {

@@ -20,16 +20,16 @@ func TestWhatIsDoneToATerminatingObjectIsNoDrift(t *testing.T) {
 		obj.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		s.clusters.Put(cluster, watch, obj)
 		if version == "11" {
-			g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "that it goes is progress")
+			g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth), "that it goes is progress")
 		} else {
-			g.Expect(s.news()).To(BeEmpty())
+			g.Expect(s.causes()).To(BeEmpty())
 		}
 		v := s.Judge(mr1)
 		g.Expect(v.Drifted).To(BeEmpty())
 		g.Expect(v.Missing).To(BeEmpty())
 	}
 	s.clusters.Delete(cluster, watch, key.NamespacedName())
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseDrift))
 	g.Expect(s.Judge(mr1).Missing).To(ConsistOf(key))
 }
 

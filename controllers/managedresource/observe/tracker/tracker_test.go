@@ -39,9 +39,9 @@ type setup struct {
 	clusters *fake.Cache
 	clock    *clocktesting.FakeClock
 
-	mu     sync.Mutex
-	told   []tracker.Cause
-	toldTo []types.NamespacedName
+	mu       sync.Mutex
+	reported []tracker.Cause
+	notified []types.NamespacedName
 }
 
 func newSetup() *setup {
@@ -52,20 +52,20 @@ func newSetup() *setup {
 		Notify: func(mr types.NamespacedName, cause tracker.Cause) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.told = append(s.told, cause)
-			s.toldTo = append(s.toldTo, mr)
+			s.reported = append(s.reported, cause)
+			s.notified = append(s.notified, mr)
 		},
 	})
 	return s
 }
 
-// news returns what was reported since the last call.
-func (s *setup) news() []tracker.Cause {
+// causes returns what was reported since the last call.
+func (s *setup) causes() []tracker.Cause {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told := s.told
-	s.told = nil
-	return told
+	reported := s.reported
+	s.reported = nil
+	return reported
 }
 
 // watchNames are those of the watches that are declared, sorted.
@@ -109,14 +109,14 @@ func settled(t *testing.T) (*WithT, *setup) {
 	s.clusters.Sync(cluster, watch, true)
 	s.Accept(mr1, key, accepted("10"))
 	s.clusters.Put(cluster, watch, configMap("10", ""))
-	s.news()
+	s.causes()
 	return g, s
 }
 
-func TestOwnEchoIsNoNews(t *testing.T) {
+func TestOwnWritesDoNotNotify(t *testing.T) {
 	g, s := settled(t)
 	s.clusters.Put(cluster, watch, configMap("10", ""))
-	g.Expect(s.news()).To(BeEmpty())
+	g.Expect(s.causes()).To(BeEmpty())
 	v := s.Judge(mr1)
 	g.Expect(v.Synced).To(BeTrue())
 	g.Expect(slices.Concat(v.Drifted, v.Missing, v.Unknown)).To(BeEmpty())
@@ -126,7 +126,7 @@ func TestOwnEchoIsNoNews(t *testing.T) {
 func TestForeignFieldIsDrift(t *testing.T) {
 	g, s := settled(t)
 	s.clusters.Put(cluster, watch, configMap("11", "other"))
-	g.Expect(s.news()).To(ContainElement(tracker.CauseDrift))
+	g.Expect(s.causes()).To(ContainElement(tracker.CauseDrift))
 	g.Expect(s.Judge(mr1).Drifted).To(ConsistOf(key))
 }
 
@@ -146,22 +146,22 @@ func TestStatusWritesAreNoDrift(t *testing.T) {
 	foreignLabel := managed("kubectl", metav1.ManagedFieldsOperationUpdate, `{"f:metadata":{"f:labels":{"f:team":{}}}}`)
 	obj.ManagedFields = append(obj.ManagedFields, status, foreignLabel)
 	s.clusters.Put(cluster, watch, obj)
-	g.Expect(s.news()).To(BeEmpty())
+	g.Expect(s.causes()).To(BeEmpty())
 	g.Expect(s.Judge(mr1).Drifted).To(BeEmpty())
 }
 
-func TestEventsOlderThanTheLastWriteAreNoNews(t *testing.T) {
+func TestEventsOlderThanTheLastWriteDoNotNotify(t *testing.T) {
 	g, s := settled(t)
 	s.Begin(mr1)
 	s.Accept(mr1, key, accepted("20"))
 	s.End(mr1)
 	s.clusters.Put(cluster, watch, configMap("15", "other"))
-	g.Expect(s.news()).To(BeEmpty())
+	g.Expect(s.causes()).To(BeEmpty())
 	v := s.Judge(mr1)
 	g.Expect(v.Drifted).To(BeEmpty())
 	g.Expect(v.Unseen).To(Equal(1))
 	s.clusters.Put(cluster, watch, configMap("20", ""))
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "the last write was seen")
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth), "the last write was seen")
 	g.Expect(s.Judge(mr1).Unseen).To(BeZero())
 }
 
@@ -169,7 +169,7 @@ func TestEventsDuringARunAreJudgedAfterIt(t *testing.T) {
 	g, s := settled(t)
 	s.Begin(mr1)
 	s.clusters.Put(cluster, watch, configMap("11", "other"))
-	g.Expect(s.news()).To(BeEmpty())
+	g.Expect(s.causes()).To(BeEmpty())
 	s.End(mr1)
 	g.Expect(s.Judge(mr1).Drifted).To(ConsistOf(key))
 }
@@ -177,7 +177,7 @@ func TestEventsDuringARunAreJudgedAfterIt(t *testing.T) {
 func TestDeletedObjectIsMissing(t *testing.T) {
 	g, s := settled(t)
 	s.clusters.Delete(cluster, watch, key.NamespacedName())
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseDrift))
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseDrift))
 	g.Expect(s.Judge(mr1).Missing).To(ConsistOf(key))
 }
 
@@ -208,11 +208,11 @@ func TestNothingIsConcludedBeforeTheFirstList(t *testing.T) {
 	g.Expect(v.Missing).To(BeEmpty())
 
 	s.clusters.Fail(cluster, watch, errors.New("forbidden"))
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth))
 	g.Expect(s.Judge(mr1).Failed).To(HaveKeyWithValue(watch, MatchError("forbidden")))
 
 	s.clusters.Sync(cluster, watch, true)
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth))
 	g.Expect(s.Judge(mr1).Missing).To(ConsistOf(key))
 }
 
@@ -223,7 +223,7 @@ func TestWriteAfterAFailureOfTheWatchIsBelieved(t *testing.T) {
 	g.Expect(s.Track(t.Context(), mr1, cluster, refs, tracker.Exact{})).To(Succeed())
 	s.clusters.Fail(cluster, watch, errors.New("no matches"))
 	s.Accept(mr1, key, accepted("10"))
-	g.Expect(s.Judge(mr1).Believed).To(BeEmpty(), "nobody knows which was first")
+	g.Expect(s.Judge(mr1).Believed).To(BeEmpty(), "it is unknown which was first")
 	s.clock.Step(time.Millisecond)
 	s.Accept(mr1, key, accepted("10"))
 	g.Expect(s.Judge(mr1).Believed).To(ConsistOf(key))
@@ -233,7 +233,7 @@ func TestWriteAfterAFailureOfTheWatchIsBelieved(t *testing.T) {
 	g.Expect(s.Judge(mr1).Believed).To(BeEmpty(), "it failed again")
 }
 
-func TestTheLastOfSeveralWatchesIsNews(t *testing.T) {
+func TestTheLastOfSeveralWatchesNotifies(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	deployment := ref("Deployment", "default", "d")
 	deployment.APIVersion = "apps/v1"
@@ -246,19 +246,19 @@ func TestTheLastOfSeveralWatchesIsNews(t *testing.T) {
 	failing := names[0]
 	for _, name := range names[1 : len(names)-1] {
 		s.clusters.Sync(cluster, name, true)
-		g.Expect(s.news()).To(BeEmpty(), name)
+		g.Expect(s.causes()).To(BeEmpty(), name)
 	}
 	s.clusters.Sync(cluster, names[len(names)-1], true)
-	g.Expect(s.news()).To(BeEmpty(), "one is missing")
+	g.Expect(s.causes()).To(BeEmpty(), "one is missing")
 	s.clusters.Fail(cluster, failing, errors.New("forbidden"))
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth))
 	g.Expect(s.Judge(mr1).Failed).To(HaveKey(failing))
 
 	s.clusters.Sync(cluster, names[1], false)
 	s.clusters.Sync(cluster, names[1], true)
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "what fails is not waited for")
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth), "what fails is not waited for")
 	s.clusters.Sync(cluster, failing, true)
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth))
 	g.Expect(s.Judge(mr1).Synced).To(BeTrue())
 }
 
@@ -303,7 +303,7 @@ func TestW12_WatchesComeAndGoWithNeed(t *testing.T) {
 	g.Expect(s.In(cluster)).To(BeEmpty())
 }
 
-func TestHealthOfADeploymentIsNewsWhenItChanges(t *testing.T) {
+func TestChangedHealthOfADeploymentNotifies(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	deployment := ref("Deployment", "default", "d")
 	deployment.APIVersion = "apps/v1"
@@ -323,11 +323,11 @@ func TestHealthOfADeploymentIsNewsWhenItChanges(t *testing.T) {
 	}
 	s.Accept(mr1, k, tracker.Accepted{UID: "uid", ResourceVersion: "10", State: ownership.Observe(live("10", "True"), "trellis")})
 	s.clusters.Put(cluster, "Deployment.v1.apps", live("10", "True"))
-	s.news()
+	s.causes()
 	s.clusters.Put(cluster, "Deployment.v1.apps", live("11", "True"))
-	g.Expect(s.news()).To(BeEmpty())
+	g.Expect(s.causes()).To(BeEmpty())
 	s.clusters.Put(cluster, "Deployment.v1.apps", live("12", "False"))
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth))
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth))
 	obs, found, synced := s.Observed(mr1, k)
 	g.Expect(found && synced).To(BeTrue())
 	g.Expect(obs.Judgement.Health.Healthy).To(BeFalse())
@@ -355,7 +355,7 @@ func TestSettled(t *testing.T) {
 	}{
 		"all is well":                  {want: true},
 		"the watch is not relied upon": {func(s *setup) { s.clusters.Sync(cluster, watch, false) }, true},
-		"somebody changed it":          {func(s *setup) { s.clusters.Put(cluster, watch, configMap("11", "other")) }, false},
+		"another client changed it":    {func(s *setup) { s.clusters.Put(cluster, watch, configMap("11", "other")) }, false},
 		"it is another one":            {func(s *setup) { o := configMap("11", ""); o.UID = "new"; s.clusters.Put(cluster, watch, o) }, false},
 		"it is gone":                   {func(s *setup) { s.clusters.Delete(cluster, watch, key.NamespacedName()) }, false},
 		"it goes": {func(s *setup) {

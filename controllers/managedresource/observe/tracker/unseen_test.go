@@ -10,8 +10,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 )
 
-// An object is written, the connection breaks, and the object is deleted meanwhile: no event will ever tell of the
-// write.
+// An object is written, the connection breaks, and the object is deleted meanwhile: no event will ever show the write.
 func TestWriteThatIsNeverSeenIsMissingInTheEnd(t *testing.T) {
 	g, s := NewWithT(t), newSetup()
 	g.Expect(s.Track(t.Context(), mr1, cluster, []resourcesv1alpha1.ObjectReference{ref("ConfigMap", "default", "a")}, tracker.Exact{})).To(Succeed())
@@ -67,7 +66,7 @@ func TestVersionsThatCannotBeComparedAreJudged(t *testing.T) {
 	g, s := settled(t)
 	for _, version := range []string{"a1", ""} {
 		s.clusters.Put(cluster, watch, configMap(version, "other"))
-		g.Expect(s.news()).To(ContainElement(tracker.CauseDrift))
+		g.Expect(s.causes()).To(ContainElement(tracker.CauseDrift))
 		v := s.Judge(mr1)
 		g.Expect(v.Unseen).To(BeZero())
 		g.Expect(v.Drifted).To(ConsistOf(key))
@@ -81,7 +80,7 @@ func TestWriteIsNotSeenByAnOlderVersion(t *testing.T) {
 	s.Accept(mr1, key, accepted("20"))
 	s.End(mr1)
 	s.clusters.Put(cluster, watch, configMap("15", ""))
-	g.Expect(s.news()).To(BeEmpty())
+	g.Expect(s.causes()).To(BeEmpty())
 	g.Expect(s.Judge(mr1).Unseen).To(Equal(1))
 }
 
@@ -103,7 +102,7 @@ func TestWhatIsOlderThanTheWriteIsNeverTakenForThePresent(t *testing.T) {
 	}
 
 	s.clusters.Put(cluster, watch, configMap("20", ""))
-	g.Expect(s.news()).To(ConsistOf(tracker.CauseHealth), "whoever said nothing until now hears of it")
+	g.Expect(s.causes()).To(ConsistOf(tracker.CauseHealth), "a run that could not conclude anything is notified")
 	v := s.Judge(mr1)
 	g.Expect(v.Outdated).To(BeEmpty())
 	g.Expect(v.Drifted).To(BeEmpty())
@@ -111,7 +110,7 @@ func TestWhatIsOlderThanTheWriteIsNeverTakenForThePresent(t *testing.T) {
 
 // The live object was found to be right, again and again, and each time the watch gets another chance to show it. That
 // does not make it less late.
-func TestWatchThatIsLateStaysLateWhoeverLooks(t *testing.T) {
+func TestLateWatchStaysLateWhenItIsRead(t *testing.T) {
 	for name, shows := range map[string]func(s *setup){
 		"an older version": func(s *setup) { s.clusters.Put(cluster, watch, configMap("15", "")) },
 		"nothing":          func(*setup) {},
@@ -134,7 +133,7 @@ func TestWatchThatIsLateStaysLateWhoeverLooks(t *testing.T) {
 				s.End(mr1)
 				v = s.Judge(mr1)
 				g.Expect(v.Overdue).To(BeTrue())
-				g.Expect(v.Outdated).To(BeEmpty(), "somebody looked")
+				g.Expect(v.Outdated).To(BeEmpty(), "it was read live")
 				g.Expect(v.Unseen).To(Equal(1))
 				s.clock.Step(tracker.UnseenGrace)
 			}

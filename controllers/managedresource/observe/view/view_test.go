@@ -101,7 +101,7 @@ func tree(name string) string {
 
 func TestH05_AllObjectsOfAKindThatIsNotServedAreMissing(t *testing.T) {
 	l := newLooking(t, tree("one"), tree("two"))
-	l.Expect(l.health()).To(HavePrefix("false"), "nobody knows yet")
+	l.Expect(l.health()).To(HavePrefix("false"), "it is not known yet")
 	l.clusters.Fail(cluster, "Tree.v1.example.org", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "Tree"}})
 	const none = ` does not exist: no matches for kind "Tree"`
 	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/one" + none))
@@ -111,7 +111,7 @@ func TestH05_AllObjectsOfAKindThatIsNotServedAreMissing(t *testing.T) {
 	// One that was just applied is of a kind that was just served.
 	key := inventory.KeyOf(l.refs[0])
 	l.Tracker.Accept(mr, key, tracker.Accepted{UID: "u", ResourceVersion: "1"})
-	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/two"+none), "what is wrong with others is told meanwhile")
+	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/two"+none), "what is wrong with others is reported meanwhile")
 	l.late = true
 	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/one" + none))
 }

@@ -117,7 +117,7 @@ func TestMR34_Responsibility(t *testing.T) {
 		"our class, no finalizer":                       {mr: managedResource("one"), ours: true},
 		"our class by its other name":                   {mr: managedResource("one", class("resources")), ours: true},
 		"our class, our finalizer":                      {mr: managedResource("one", finalizers(own), marked), ours: true},
-		"our class, somebody's finalizer":               {mr: managedResource("one", finalizers("example.org/some")), ours: true},
+		"our class, another finalizer":                  {mr: managedResource("one", finalizers("example.org/some")), ours: true},
 		"our class, foreign finalizer":                  {mr: managedResource("one", finalizers(foreign)), ours: true, await: foreign},
 		"our class, ours before the foreign one":        {mr: managedResource("one", finalizers(own, foreign), marked), ours: true, await: foreign},
 		"our class, the foreign one first":              {mr: managedResource("one", finalizers(foreign, own), marked), ours: true, await: foreign},
@@ -125,7 +125,7 @@ func TestMR34_Responsibility(t *testing.T) {
 		"foreign class, foreign finalizer":              {mr: managedResource("one", class("test"), finalizers(foreign))},
 		"foreign class, our finalizer and mark":         {mr: managedResource("one", class("test"), finalizers(own), marked), ours: true, leaving: true},
 		"foreign class, both finalizers and our mark":   {mr: managedResource("one", class("test"), finalizers(foreign, own), marked), ours: true, leaving: true},
-		"foreign class, our finalizer by somebody else": {mr: managedResource("one", class("test"), finalizers(own))},
+		"foreign class, our finalizer, without a mark":  {mr: managedResource("one", class("test"), finalizers(own))},
 		"class \"*\" is no class of ours":               {mr: managedResource("one", class("*"))},
 		"from one class of ours to another":             {mr: managedResource("seed", class("seed"), finalizers(own), marked), ours: true, leaving: true},
 		"another class of ours":                         {mr: managedResource("seed", class("seed")), ours: true, class: "seed"},
@@ -172,8 +172,8 @@ func TestBUG9_SeveralClassesOfOurs(t *testing.T) {
 	}{
 		"objects of the first":              {uid: "uid-source", finalizers: []string{seed, garden}, leaves: "seed"},
 		"objects of the second":             {uid: "uid-virtual", finalizers: []string{seed, garden}, leaves: "garden"},
-		"objects of nobody":                 {uid: "uid-gone", finalizers: []string{seed, garden}, leaves: "seed"},
-		"objects of nobody, the other way":  {uid: "uid-gone", finalizers: []string{garden, seed}, leaves: "garden"},
+		"objects of no class":               {uid: "uid-gone", finalizers: []string{seed, garden}, leaves: "seed"},
+		"objects of no class, other order":  {uid: "uid-gone", finalizers: []string{garden, seed}, leaves: "garden"},
 		"to a third class":                  {class: "test", uid: "uid-virtual", finalizers: []string{seed, garden, own}, leaves: "garden"},
 		"the objects are where they belong": {class: "seed", uid: "uid-source", finalizers: []string{garden, seed}, leaves: "-", await: garden},
 		"the objects are to be moved":       {class: "seed", uid: "uid-virtual", finalizers: []string{seed, garden}, leaves: "garden"},
@@ -286,7 +286,7 @@ func TestFindUIDOfARegistrationThatWasNotFollowedYet(t *testing.T) {
 		"not dialled since the start": {clustercache.Status{Annotations: confirmed}, true},
 		"the old connection goes on":  {clustercache.Status{Annotations: confirmed, UID: "uid-old", PendingSecretResourceVersion: "2"}, true},
 		"it leads elsewhere":          {clustercache.Status{Annotations: confirmed, UID: "uid-old"}, false},
-		"nobody confirmed it":         {clustercache.Status{}, false},
+		"it was not confirmed":        {clustercache.Status{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

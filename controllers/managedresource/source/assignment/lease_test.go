@@ -96,7 +96,7 @@ func TestLeaseIsJudgedByWhatIsSeen(t *testing.T) {
 	step(time.Hour)
 	g.Expect(until().IsZero()).To(BeTrue())
 	update(func() { l.Spec.RenewTime = renewed(-time.Minute) })
-	g.Expect(until()).To(Equal(clock.Now().Add(10*time.Second)), "whoever it was is back")
+	g.Expect(until()).To(Equal(clock.Now().Add(10*time.Second)), "its holder is back")
 	update(func() { l.Spec.HolderIdentity = ptr.To("") })
 	g.Expect(until().IsZero()).To(BeTrue(), "given up")
 	update(func() { l.Spec.HolderIdentity = ptr.To("other") })

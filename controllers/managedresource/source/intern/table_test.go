@@ -41,7 +41,7 @@ func TestEqualMapsAreOne(t *testing.T) {
 	first := table.Map(letters())
 	second := table.Map(letters())
 	g.Expect(second).To(Equal(letters()))
-	first["c"] = "3" // as nobody may, to see that it is one
+	first["c"] = "3" // which no caller may do, to see that it is the same map
 	g.Expect(second).To(HaveKey("c"))
 	g.Expect(table.Map(map[string]string{"a": "2", "b": "1"})).To(Equal(map[string]string{"a": "2", "b": "1"}))
 	g.Expect(table.Map(nil)).To(BeNil())
@@ -134,7 +134,7 @@ func TestManagedResourceSaysTheSame(t *testing.T) {
 	g.Expect(empty).To(Equal(&resourcesv1alpha1.ManagedResource{}))
 }
 
-// A copy may be changed by whoever asked for it.
+// The caller that made a copy may change it.
 func TestCopiesShareNoMaps(t *testing.T) {
 	g := NewWithT(t)
 	table := intern.New(1000, clock.RealClock{})

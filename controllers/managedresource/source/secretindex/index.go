@@ -261,9 +261,9 @@ func (x *Index) replaceRefs(mr types.NamespacedName, secrets []types.NamespacedN
 	return unknown
 }
 
-// changed records a version as of a resourceVersion and returns the ManagedResources to notify, if it is new. An event
-// from before a known live read is ignored: a run already worked with the newer state. The event of what was read is,
-// for all but the one who read it.
+// changed records a version as of a resourceVersion. If it is new, it notifies the ManagedResources that refer to the
+// Secret. An event from before a known live read is ignored: a run already worked with the newer state. The event of
+// the version that was read notifies all: only one of them has read it.
 func (x *Index) changed(secret types.NamespacedName, version Version, at string) {
 	x.mu.Lock()
 	mrs := x.refs[secret].list()

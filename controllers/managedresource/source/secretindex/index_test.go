@@ -26,7 +26,7 @@ func TestIndex(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(testbed.InstallSource(t.Context(), source)).To(Succeed())
 	ns := "default"
-	// One Secret is there before the start, and many that nobody refers to.
+	// One Secret is there before the start, and many that no ManagedResource refers to.
 	g.Expect(source.Create(t.Context(), testbed.Content(ns, "early", "k", "x"))).To(Succeed())
 	g.Expect(source.Create(t.Context(), testbed.Content(ns, "foreign", "k", "x"))).To(Succeed())
 	g.Expect(source.Create(t.Context(), testbed.ManagedResource(ns, "mr", "early", "late"))).To(Succeed())
@@ -39,8 +39,8 @@ func TestIndex(t *testing.T) {
 	secrets, err := metadata.NewForConfig(cp.RESTConfig())
 	g.Expect(err).NotTo(HaveOccurred())
 	index := secretindex.New(secrets, cache)
-	told := make(chan types.NamespacedName, 100)
-	index.SetHandler(func(mr types.NamespacedName) { told <- mr })
+	notified := make(chan types.NamespacedName, 100)
+	index.SetHandler(func(mr types.NamespacedName) { notified <- mr })
 	stopped.Go(func() { _ = cache.Start(ctx) })
 	stopped.Go(func() { _ = index.Start(ctx) })
 	defer func() {
@@ -67,23 +67,23 @@ func TestIndex(t *testing.T) {
 	_, known = index.Get(name("foreign"))
 	g.Expect(known).To(BeFalse(), "others are none of our business")
 
-	drain(told)
+	drain(notified)
 	g.Expect(source.Create(t.Context(), testbed.Content(ns, "late", "k", "x"))).To(Succeed())
-	g.Eventually(told, within).Should(Receive(Equal(name("mr"))))
+	g.Eventually(notified, within).Should(Receive(Equal(name("mr"))))
 	g.Expect(version("late")().Exists()).To(BeTrue())
 
 	secret := &corev1.Secret{}
 	g.Expect(source.Get(t.Context(), name("early"), secret)).To(Succeed())
 	secret.Data["k"] = []byte("y")
 	g.Expect(source.Update(t.Context(), secret)).To(Succeed())
-	g.Eventually(told, within).Should(Receive(Equal(name("mr"))))
+	g.Eventually(notified, within).Should(Receive(Equal(name("mr"))))
 	g.Expect(version("early")().ResourceVersion).To(Equal(secret.ResourceVersion))
 
 	g.Expect(source.Delete(t.Context(), secret)).To(Succeed())
-	g.Eventually(told, within).Should(Receive(Equal(name("mr"))))
+	g.Eventually(notified, within).Should(Receive(Equal(name("mr"))))
 	g.Expect(version("early")().Exists()).To(BeFalse())
 
-	// A reference that goes takes the memory of the Secret with it; one that comes is unknown until somebody looks.
+	// When a reference goes, the version of its Secret is dropped; the Secret of a new one is unknown until it is read.
 	mr := testbed.ManagedResource(ns, "mr")
 	g.Expect(source.Get(t.Context(), name("mr"), mr)).To(Succeed())
 	mr.Spec.SecretRefs = []corev1.LocalObjectReference{{Name: "foreign"}}
@@ -93,7 +93,7 @@ func TestIndex(t *testing.T) {
 	g.Expect(version("foreign")()).To(Equal(secretindex.Version{UID: "u", ResourceVersion: "1"}))
 	index.Begin(name("late")).Found(secretindex.Version{UID: "u", ResourceVersion: "1"})
 	_, known = index.Get(name("late"))
-	g.Expect(known).To(BeFalse(), "nothing is kept of what nobody refers to")
+	g.Expect(known).To(BeFalse(), "nothing is kept of Secrets without a reference")
 }
 
 func drain(c chan types.NamespacedName) {

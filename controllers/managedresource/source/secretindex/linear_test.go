@@ -34,11 +34,11 @@ func (x *Index) sized() []int { return []int{len(x.refs), len(x.byMR), len(x.ver
 func TestOnlyAsManyReferencesAreKeptAsAreRead(t *testing.T) {
 	g := NewWithT(t)
 	x := New(nil, nil)
-	told := 0
-	x.SetHandler(func(types.NamespacedName) { told++ })
+	notified := 0
+	x.SetHandler(func(types.NamespacedName) { notified++ })
 	x.setRefs(referring("mr", numbered("s", 40_000)...))
 	g.Expect(x.sized()).To(Equal([]int{0, 0, 0, 0}))
-	g.Expect(told).To(BeZero(), "there is nothing to read")
+	g.Expect(notified).To(BeZero(), "there is nothing to read")
 
 	same := make([]string, 20_000)
 	for i := range same {
@@ -56,20 +56,20 @@ func TestManyReferToOneSecret(t *testing.T) {
 	x := New(nil, nil)
 	const n = 2000
 	secret := types.NamespacedName{Namespace: "ns", Name: "shared"}
-	told := map[string]int{}
+	notified := map[string]int{}
 	for i := range n {
 		x.setRefs(referring(fmt.Sprint(i), "shared", fmt.Sprint("own-", i)))
 	}
-	x.SetHandler(func(mr types.NamespacedName) { told[mr.Name]++ })
+	x.SetHandler(func(mr types.NamespacedName) { notified[mr.Name]++ })
 	x.changed(secret, Version{UID: "u", ResourceVersion: "1"}, "1")
-	g.Expect(told).To(HaveLen(n))
+	g.Expect(notified).To(HaveLen(n))
 	for i := 0; i < n; i += 2 {
 		x.setRefs(referring(fmt.Sprint(i), fmt.Sprint("own-", i)))
 	}
-	clear(told)
+	clear(notified)
 	x.changed(secret, Version{UID: "u", ResourceVersion: "2"}, "2")
-	g.Expect(told).To(HaveLen(n / 2))
-	g.Expect(told).NotTo(HaveKey("0"))
+	g.Expect(notified).To(HaveLen(n / 2))
+	g.Expect(notified).NotTo(HaveKey("0"))
 	for i := range n {
 		x.drop(referring(fmt.Sprint(i)))
 	}

@@ -30,7 +30,7 @@ type ordered struct {
 	*secretindex.Index
 	mrs     *controllertest.FakeInformer
 	secrets *watch.FakeWatcher
-	told    []string
+	names   []string
 	mu      sync.Mutex
 }
 
@@ -52,7 +52,7 @@ func inOrder(t *testing.T, test func(o *ordered)) {
 		o.SetHandler(func(mr types.NamespacedName) {
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.told = append(o.told, mr.Name)
+			o.names = append(o.names, mr.Name)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
@@ -91,13 +91,13 @@ func (o *ordered) begin() secretindex.Reading {
 	return o.Begin(types.NamespacedName{Namespace: "ns", Name: secret})
 }
 
-// news are the ManagedResources that the handler got since the last call.
-func (o *ordered) news() []string {
+// notified returns the ManagedResources that the handler was called with since the last call.
+func (o *ordered) notified() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	told := o.told
-	o.told = nil
-	return told
+	names := o.names
+	o.names = nil
+	return names
 }
 
 func (o *ordered) expectVersion(uid string, version int) {
@@ -115,16 +115,16 @@ func at(uid string, version int) secretindex.Version {
 	return secretindex.Version{UID: types.UID(uid), ResourceVersion: strconv.Itoa(version)}
 }
 
-// The one who works on a ManagedResource may hear of it before the index does. Whatever happens to the Secret between
-// the read and the reference must not be lost.
+// The worker may see a ManagedResource before the index does. Whatever happens to the Secret between the read and the
+// reference must not be lost.
 func TestSecretThatChangesBeforeTheReferenceIsKnown(t *testing.T) {
 	t.Parallel()
 	t.Run("read, changed, referenced, recorded", func(t *testing.T) {
 		inOrder(t, func(o *ordered) {
 			reading := o.begin()
-			o.event(watch.Modified, "u", 12) // dropped, for nobody refers to it
+			o.event(watch.Modified, "u", 12) // dropped, since there is no reference to it
 			o.refers("mr", secret)
-			o.Expect(o.news()).To(ConsistOf("mr"), "who refers to an unknown Secret reads it (again)")
+			o.Expect(o.notified()).To(ConsistOf("mr"), "a reference to an unknown Secret has it read (again)")
 			reading.Found(at("u", 11))
 			o.expectUnknown()
 			again := o.begin()
@@ -137,7 +137,7 @@ func TestSecretThatChangesBeforeTheReferenceIsKnown(t *testing.T) {
 			o.begin().Found(at("u", 11))
 			o.event(watch.Modified, "u", 12)
 			o.refers("mr", secret)
-			o.Expect(o.news()).To(ConsistOf("mr"))
+			o.Expect(o.notified()).To(ConsistOf("mr"))
 			o.expectUnknown()
 		})
 	})
@@ -145,9 +145,9 @@ func TestSecretThatChangesBeforeTheReferenceIsKnown(t *testing.T) {
 		inOrder(t, func(o *ordered) {
 			o.refers("mr", secret)
 			reading := o.begin()
-			o.news()
+			o.notified()
 			o.event(watch.Modified, "u", 12)
-			o.Expect(o.news()).To(ConsistOf("mr"))
+			o.Expect(o.notified()).To(ConsistOf("mr"))
 			reading.Found(at("u", 11))
 			o.expectVersion("u", 12)
 		})
@@ -167,28 +167,28 @@ func TestSecretThatChangesBeforeTheReferenceIsKnown(t *testing.T) {
 		inOrder(t, func(o *ordered) {
 			o.refers("mr", secret)
 			o.begin().Found(at("u", 11))
-			o.news()
+			o.notified()
 			o.refers("other", secret)
-			o.Expect(o.news()).To(BeEmpty())
+			o.Expect(o.notified()).To(BeEmpty())
 			o.event(watch.Modified, "u", 12)
-			o.Expect(o.news()).To(ConsistOf("mr", "other"))
+			o.Expect(o.notified()).To(ConsistOf("mr", "other"))
 		})
 	})
 }
 
 func TestWatchBehindALiveRead(t *testing.T) {
 	t.Parallel()
-	t.Run("older versions are no news", func(t *testing.T) {
+	t.Run("older versions do not notify", func(t *testing.T) {
 		inOrder(t, func(o *ordered) {
 			o.refers("mr", secret)
 			o.begin().Found(at("u", 13))
-			o.news()
+			o.notified()
 			o.event(watch.Added, "u", 11)
 			o.event(watch.Modified, "u", 12)
-			o.Expect(o.news()).To(BeEmpty())
+			o.Expect(o.notified()).To(BeEmpty())
 			o.expectVersion("u", 13)
 			o.event(watch.Modified, "u", 14)
-			o.Expect(o.news()).To(ConsistOf("mr"))
+			o.Expect(o.notified()).To(ConsistOf("mr"))
 			o.expectVersion("u", 14)
 		})
 	})
@@ -199,13 +199,13 @@ func TestWatchBehindALiveRead(t *testing.T) {
 			o.event(watch.Added, "u", 11)
 			o.begin().Found(at("u", 13))
 			o.expectVersion("u", 13)
-			o.news()
+			o.notified()
 			o.event(watch.Modified, "u", 12)
-			o.Expect(o.news()).To(BeEmpty())
+			o.Expect(o.notified()).To(BeEmpty())
 			o.event(watch.Modified, "u", 13)
-			o.Expect(o.news()).To(ConsistOf("mr", "other"), "the other one did not read it")
+			o.Expect(o.notified()).To(ConsistOf("mr", "other"), "the other one did not read it")
 			o.event(watch.Modified, "u", 13)
-			o.Expect(o.news()).To(BeEmpty())
+			o.Expect(o.notified()).To(BeEmpty())
 		})
 	})
 	t.Run("deleted and created again before the read", func(t *testing.T) {
@@ -213,14 +213,14 @@ func TestWatchBehindALiveRead(t *testing.T) {
 			o.refers("mr", secret)
 			o.event(watch.Added, "u", 11)
 			o.begin().Found(at("v", 13))
-			o.news()
+			o.notified()
 			o.event(watch.Deleted, "u", 12)
-			o.Expect(o.news()).To(BeEmpty(), "it exists")
+			o.Expect(o.notified()).To(BeEmpty(), "it exists")
 			o.expectVersion("v", 13)
 			o.event(watch.Added, "v", 13)
-			o.Expect(o.news()).To(ConsistOf("mr"))
+			o.Expect(o.notified()).To(ConsistOf("mr"))
 			o.event(watch.Deleted, "v", 14)
-			o.Expect(o.news()).To(ConsistOf("mr"))
+			o.Expect(o.notified()).To(ConsistOf("mr"))
 			v, known := o.Get(types.NamespacedName{Namespace: "ns", Name: secret})
 			o.Expect(known).To(BeTrue())
 			o.Expect(v.Exists()).To(BeFalse())
@@ -243,11 +243,11 @@ func TestSecretDeletedAndCreatedAgain(t *testing.T) {
 	inOrder(t, func(o *ordered) {
 		o.refers("mr", secret)
 		o.event(watch.Added, "u", 11)
-		o.news()
+		o.notified()
 		o.event(watch.Deleted, "u", 12)
-		o.Expect(o.news()).To(ConsistOf("mr"))
+		o.Expect(o.notified()).To(ConsistOf("mr"))
 		o.event(watch.Added, "v", 13)
-		o.Expect(o.news()).To(ConsistOf("mr"))
+		o.Expect(o.notified()).To(ConsistOf("mr"))
 		o.expectVersion("v", 13)
 	})
 }

@@ -52,13 +52,13 @@ func (p *pages) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialOb
 	return page, nil
 }
 
-// The reflector keeps a list until it is complete. What nobody refers to is not kept, and a reference that comes
+// The reflector keeps a list until it is complete. Secrets without a reference are not kept, and a reference that comes
 // meanwhile is not taken for one to a Secret that does not exist.
 func TestListOfMostlyForeignSecrets(t *testing.T) {
 	g := NewWithT(t)
 	x := New(nil, nil)
-	var told []string
-	x.SetHandler(func(mr types.NamespacedName) { told = append(told, mr.Name) })
+	var notified []string
+	x.SetHandler(func(mr types.NamespacedName) { notified = append(notified, mr.Name) })
 	refer := func(to string) {
 		x.setRefs(&resourcesv1alpha1.ManagedResource{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "of-" + to},
@@ -102,7 +102,7 @@ func TestListOfMostlyForeignSecrets(t *testing.T) {
 	g.Expect(version("foreign-90")).To(Equal("foreign-90"))
 	for _, late := range []string{"foreign-10", "nowhere"} {
 		g.Expect(version(late)).To(Equal("unknown"))
-		g.Expect(told).To(ContainElement("of-"+late), "who refers to it reads it")
+		g.Expect(notified).To(ContainElement("of-"+late), "the ManagedResource that refers to it has to read it")
 	}
 
 	list(nil, all...) // the next one knows of all references
@@ -122,13 +122,13 @@ func kept(list *metav1.PartialObjectMetadataList) (items []any) {
 	return items
 }
 
-// Of a Secret that is referred to and read while a list is, nobody hears that it was deleted before the list was
+// If a Secret is referred to and read while a list is read, no event shows that it was deleted before the list was
 // complete.
 func TestSecretThatGoesWhileAListIsReadIsReadAgain(t *testing.T) {
 	g := NewWithT(t)
 	x := New(nil, nil)
-	var told []types.NamespacedName
-	x.SetHandler(func(mr types.NamespacedName) { told = append(told, mr) })
+	var notified []types.NamespacedName
+	x.SetHandler(func(mr types.NamespacedName) { notified = append(notified, mr) })
 	secret, mr := types.NamespacedName{Namespace: "ns", Name: "late"}, types.NamespacedName{Namespace: "ns", Name: "mr"}
 	refer := func(secret string) {
 		x.setRefs(&resourcesv1alpha1.ManagedResource{
@@ -146,9 +146,9 @@ func TestSecretThatGoesWhileAListIsReadIsReadAgain(t *testing.T) {
 	read(func() {
 		refer(secret.Name)
 		x.Begin(secret).Found(Version{UID: "late", ResourceVersion: "8"})
-		told = nil
+		notified = nil
 	})
-	g.Expect(told).To(ConsistOf(mr))
+	g.Expect(notified).To(ConsistOf(mr))
 	_, known := x.Get(secret)
 	g.Expect(known).To(BeFalse())
 

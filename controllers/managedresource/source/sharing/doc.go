@@ -1,5 +1,5 @@
-// Package sharing knows which ManagedResources list which objects in which cluster. It answers the question that stands
-// before every delete and before every write to an object that is not ours alone: who else wants it?
+// Package sharing knows which ManagedResources list which objects in which cluster. Before every delete, and before
+// every write to an object that several may list, it answers which other ManagedResources list the object.
 //
 // The Index holds the inventories of all ManagedResources, those included that are ignored, of a class that is not ours
 // any longer, or reach the same cluster through another registration: what they list is theirs all the same. It is fed
@@ -7,9 +7,10 @@
 // process wrote ahead is known before the first write to the target.
 //
 // What a ManagedResource says of itself, by annotation, finalizer or status, is a claim. Within its namespace it
-// counts, because who may write one ManagedResource there may write the others. For other namespaces it counts only if
-// a Verifier says that the hub itself saw the namespace reach the location (package assignment, Assigner.AccessTo).
-// Locations of different kinds are of different types, so that no text can be taken for another kind of location.
+// counts, because a user who may write one ManagedResource there may write the others. For other namespaces it counts
+// only if a Verifier says that the hub itself saw the namespace reach the location (package assignment,
+// Assigner.AccessTo). Locations of different kinds are of different types, so that no text can be taken for another
+// kind of location.
 //
 // The rules for an object of two ManagedResources: the one that listed it last takes it, the other stops writing it and
 // says so; neither deletes it while the other lists it (Index.Others). One that is being deleted, and does not keep its

@@ -107,7 +107,7 @@ func TestPatchOfNothingIsNotSent(t *testing.T) {
 	}
 }
 
-func TestPatchFailsIfSomebodyElseWroteMeanwhile(t *testing.T) {
+func TestPatchFailsIfAnotherClientWroteMeanwhile(t *testing.T) {
 	for name, status := range map[string]bool{"marks": false, "status": true} {
 		t.Run(name, func(t *testing.T) {
 			g, s, server, mr := serve(t, written())
@@ -126,7 +126,7 @@ func TestPatchFailsIfSomebodyElseWroteMeanwhile(t *testing.T) {
 	}
 }
 
-// A field that were forgotten would never be written, and nobody would notice.
+// A field that is forgotten would never be written, without any error.
 func TestPatchOfTheStatusKnowsEveryField(t *testing.T) {
 	g := NewWithT(t)
 	full := written().Status

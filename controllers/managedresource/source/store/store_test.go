@@ -66,7 +66,7 @@ func TestLateInformerDoesNotBringBackWhatWasLetGo(t *testing.T) {
 			mr.Finalizers = nil
 			g.Expect(s.Patch(t.Context(), base, mr, false)).To(Succeed())
 		},
-		"by somebody else": func(g Gomega, server client.Client, s *Store, mr *resourcesv1alpha1.ManagedResource) {
+		"by another client": func(g Gomega, server client.Client, s *Store, mr *resourcesv1alpha1.ManagedResource) {
 			other := mr.DeepCopy()
 			other.Finalizers = nil
 			g.Expect(server.Update(t.Context(), other)).To(Succeed())
@@ -132,7 +132,7 @@ func TestLateInformerDoesNotHideAWriteWithoutAnswer(t *testing.T) {
 		"the deadline passed":           {answer: context.DeadlineExceeded, asked: true},
 		"the server took too long":      {answer: apierrors.NewTimeoutError("late", 1), asked: true},
 		"the server failed":             {answer: apierrors.NewInternalError(errors.New("broken")), asked: true},
-		"somebody else wrote":           {answer: apierrors.NewConflict(gr, "b", errors.New("modified")), unexecuted: true, asked: true},
+		"another client wrote":          {answer: apierrors.NewConflict(gr, "b", errors.New("modified")), unexecuted: true, asked: true},
 		"the server has too much to do": {answer: apierrors.NewTooManyRequestsError("later"), unexecuted: true},
 		"the server does not accept it": {answer: apierrors.NewBadRequest("nonsense"), unexecuted: true},
 		"the server does not permit it": {answer: apierrors.NewForbidden(gr, "b", errors.New("no")), unexecuted: true},
@@ -179,7 +179,7 @@ func TestLateInformerDoesNotHideAWriteWithoutAnswer(t *testing.T) {
 			}
 			if c.asked {
 				_, err := s.Get(t.Context(), key)
-				g.Expect(err).To(MatchError(lost), "nobody knows how it is")
+				g.Expect(err).To(MatchError(lost), "its state is unknown")
 				down = false
 			}
 			for range 2 {
