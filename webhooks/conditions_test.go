@@ -195,7 +195,7 @@ func TestHUB23_ConditionsSuppressNoCallThatIsNeeded(t *testing.T) {
 	}
 }
 
-// ofPods tells whether a webhook is about pods.
+// ofPods reports whether a webhook is about pods.
 func ofPods(w admission.Webhook, h *handlers) bool {
 	return slices.Contains(w.Entries(&h.target.Settings)[0].Rules[0].Resources, "pods")
 }

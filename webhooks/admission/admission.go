@@ -18,7 +18,7 @@ import (
 // defaultTimeoutSeconds is how long API servers wait for an answer.
 const defaultTimeoutSeconds = 10
 
-// ErrUnknown is what errors of a State wrap if something could not be read, so that nobody knows whether it exists.
+// ErrUnknown is what errors of a State wrap if something could not be read, so that it is not known whether it exists.
 var ErrUnknown = errors.New("the state of the target is not known")
 
 // Request is one AdmissionReview of one target.
@@ -54,7 +54,7 @@ type State interface {
 type Response struct {
 	// Patch is one of RFC 6902. Empty: nothing changes.
 	Patch []byte
-	// Warnings are shown to whoever has sent the object.
+	// Warnings are shown to the client that sent the object.
 	Warnings []string
 	// Message goes with an object that is allowed, for those who look at answers.
 	Message string
@@ -92,7 +92,7 @@ type Webhook struct {
 	Handler      Handler
 }
 
-// Enabled tells whether a target's settings have it switched on.
+// Enabled reports whether a target's settings have it switched on.
 func (w Webhook) Enabled(settings *hubv1alpha1.TargetWebhooks) bool {
 	return w.Settings(settings).IsEnabled()
 }

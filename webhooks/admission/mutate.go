@@ -51,7 +51,7 @@ func Mutate[T any, P Object[T]](mutate func(context.Context, *Request, P) (Respo
 		var decoded T
 		if err := json.UnmarshalCaseSensitivePreserveInts(request.Object.Raw, &decoded); err != nil {
 			refusal := Deny(http.StatusBadRequest, metav1.StatusReasonBadRequest, "decoding the object: "+err.Error())
-			return refusal, nil //nolint:nilerr // it is said to whoever sent the object
+			return refusal, nil //nolint:nilerr // the client that sent the object gets it
 		}
 		changed := P(&decoded).DeepCopy()
 		response, err := mutate(ctx, request, changed)

@@ -42,7 +42,7 @@ func Without(key string) []Requirement {
 	return []Requirement{{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}}
 }
 
-// IsRuntime tells whether webhooks are for a cluster that control planes run in.
+// IsRuntime reports whether webhooks are for a cluster that control planes run in.
 func IsRuntime(settings *hubv1alpha1.TargetWebhooks) bool {
 	return settings.Registration != nil && settings.Registration.Scope != nil &&
 		*settings.Registration.Scope == hubv1alpha1.WebhookScopeRuntime
@@ -69,7 +69,7 @@ func Managed(settings *hubv1alpha1.TargetWebhooks) []Requirement {
 // NotStatic leaves out static pods.
 func NotStatic() []Requirement { return IsNot(staticPodLabel, "true") }
 
-// NotServing leaves out pods of the hub and of resource managers, which have to start while nobody answers.
+// NotServing leaves out pods of the hub and of resource managers, which have to start while no webhook answers.
 func NotServing() []Requirement {
 	return slices.Concat(IsNot("app", "gardener-resource-manager", "virtual-garden-gardener-resource-manager"),
 		IsNot("app.kubernetes.io/name", "trellis"))

@@ -25,7 +25,7 @@ func (s *Store) ClientAuthorities() *x509.CertPool {
 	return nil
 }
 
-// lookClients reads the Secret with the authorities of client certificates once. If there is none any more, none
+// lookClients reads the Secret with the authorities of client certificates once. If it no longer exists, no authority
 // counts; what cannot be read does not replace what is known.
 func (s *Store) lookClients(ctx context.Context) error {
 	if s.Clients.Name == "" {
@@ -54,6 +54,6 @@ func (s *Store) lookClients(ctx context.Context) error {
 		pool.AddCert(c)
 	}
 	s.clients.Store(&clientAuthorities{pool, version})
-	s.Logger.Info("Client certificates are verified anew", "authorities", len(certificates))
+	s.Logger.Info("Client certificates are verified by other authorities", "authorities", len(certificates))
 	return nil
 }

@@ -47,7 +47,7 @@ func TestClientAuthorities(t *testing.T) {
 // mustMake returns another authority in PEM.
 func (s *Store) mustMake(b *bench) []byte {
 	state := &state{}
-	_, err := state.step(&s.Options, b.clock.Now(), nobody)
+	_, err := state.step(&s.Options, b.clock.Now(), complete)
 	b.Expect(err).NotTo(HaveOccurred())
 	m, err := state.material()
 	b.Expect(err).NotTo(HaveOccurred())

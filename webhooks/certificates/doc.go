@@ -16,14 +16,14 @@
 //	            for at least a day, and until all targets have the new paths: then only the new generation is left
 //
 // Paths of both generations are accepted meanwhile. A target that cannot be reached keeps the former certificate in
-// use, until a day before it expires, and the former key, until then. It is registered anew when it is back.
+// use, until a day before it expires, and the former key, until then. It is registered again when it can be reached.
 //
 // With a Secret of another program, such as cert-manager, the certificate and the bundle are those of that Secret, and
 // only the key is the hub's own. It is not renewed then. To renew it, delete the hub's Secret: calls fail until all
-// targets are registered anew.
+// targets are registered again.
 //
-// The authorities of client certificates are in another Secret, which somebody else keeps (Options.Clients). It is
-// read as often.
+// The authorities of client certificates are in another Secret, which another program writes
+// (Options.Clients). It is read as often.
 //
 // # Trade-offs
 //

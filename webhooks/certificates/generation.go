@@ -60,7 +60,7 @@ func newGeneration(names []string, now time.Time, validity time.Duration) (*gene
 	return g, g.issue(names, now)
 }
 
-// issue makes the certificate of the server anew. It is valid for as long as its authority is.
+// issue makes a new certificate of the server. It is valid for as long as its authority is.
 func (g *generation) issue(names []string, now time.Time) error {
 	authority, err := g.parseAuthority()
 	if err != nil {
@@ -77,7 +77,7 @@ func (g *generation) issue(names []string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if len(template.Subject.CommonName) > 64 { // more is not allowed, and nobody looks at it
+	if len(template.Subject.CommonName) > 64 { // more is not allowed, and no client checks it
 		template.Subject.CommonName = "trellis webhooks"
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
@@ -144,7 +144,7 @@ func (g *generation) life() (from, until time.Time) {
 	return authority.NotBefore.Add(backdated), authority.NotAfter
 }
 
-// hasNames tells whether the certificate is for exactly these names, and from this authority.
+// hasNames reports whether the certificate is for exactly these names, and from this authority.
 func (g *generation) hasNames(names []string) bool {
 	pair, err := g.pair()
 	if err != nil {

@@ -21,7 +21,7 @@ var secretName = types.NamespacedName{Namespace: "trellis", Name: "trellis-webho
 
 const day = 24 * time.Hour
 
-// bench is a store with a clock, whose Secret nobody else writes.
+// bench is a store with a clock, whose Secret has no other writer.
 type bench struct {
 	*WithT
 	ctx    context.Context
@@ -67,7 +67,7 @@ func (b *bench) after(d time.Duration, p Progress) *Material {
 	return b.read(b.Store)
 }
 
-// trusts tells whether somebody who has the bundle of one material trusts the server of another.
+// trusts returns nil if a client with the bundle of one material trusts the server of another.
 func (b *bench) trusts(bundle, server *Material) error {
 	roots := x509.NewCertPool()
 	b.Expect(roots.AppendCertsFromPEM(bundle.Bundle)).To(BeTrue())
@@ -89,9 +89,9 @@ func authorities(m *Material) int {
 }
 
 var (
-	nobody  = Progress{}
-	pending = Progress{Pending: 1}
-	away    = Progress{Unreachable: 1}
+	complete = Progress{}
+	pending  = Progress{Pending: 1}
+	away     = Progress{Unreachable: 1}
 )
 
 func TestAllReplicasHaveTheSame(t *testing.T) {
@@ -111,9 +111,9 @@ func TestRotation(t *testing.T) {
 	b := newBench(t, nil)
 	first := b.read(b.Store)
 	b.Expect(first.Phase).To(Equal("stable"))
-	b.Expect(b.after(20*day-time.Minute, nobody)).To(Equal(first), "it is not time")
+	b.Expect(b.after(20*day-time.Minute, complete)).To(Equal(first), "it is not time")
 
-	published := b.after(time.Minute, nobody)
+	published := b.after(time.Minute, complete)
 	b.Expect(published.Phase).To(Equal("publishing"))
 	b.Expect(authorities(published)).To(Equal(2))
 	b.Expect(published.Key).To(Equal(first.Key), "paths are the former ones")
@@ -121,11 +121,11 @@ func TestRotation(t *testing.T) {
 	b.Expect(published.certificate.Certificate).To(Equal(first.certificate.Certificate))
 	b.Expect(published.Hash).NotTo(Equal(first.Hash))
 
-	b.Expect(b.after(time.Second, nobody).Phase).To(Equal("publishing"), "other replicas have not read it yet")
+	b.Expect(b.after(time.Second, complete).Phase).To(Equal("publishing"), "other replicas have not read it yet")
 	b.Expect(b.after(time.Minute, pending).Phase).To(Equal("publishing"), "a target does not have the bundle")
 	b.Expect(b.after(time.Minute, away).Phase).To(Equal("publishing"), "nor does one that is away")
 
-	overlapping := b.after(time.Minute, nobody)
+	overlapping := b.after(time.Minute, complete)
 	b.Expect(overlapping.Phase).To(Equal("overlap"))
 	b.Expect(authorities(overlapping)).To(Equal(2))
 	b.Expect(overlapping.Key).NotTo(Equal(first.Key))
@@ -133,10 +133,10 @@ func TestRotation(t *testing.T) {
 	b.Expect(b.trusts(published, overlapping)).To(Succeed(), "who has the bundle")
 	b.Expect(b.trusts(first, overlapping)).NotTo(Succeed(), "who has not")
 
-	b.Expect(b.after(day-time.Minute, nobody).Phase).To(Equal("overlap"))
+	b.Expect(b.after(day-time.Minute, complete).Phase).To(Equal("overlap"))
 	b.Expect(b.after(time.Minute, pending).Phase).To(Equal("overlap"))
 	b.Expect(b.after(time.Minute, away).Phase).To(Equal("overlap"))
-	last := b.after(time.Minute, nobody)
+	last := b.after(time.Minute, complete)
 	b.Expect(last.Phase).To(Equal("stable"))
 	b.Expect(authorities(last)).To(Equal(1))
 	b.Expect(last.Keys).To(HaveLen(1))
@@ -170,14 +170,14 @@ func TestThoseWhoAreAwayAreWaitedFor(t *testing.T) {
 func TestALongPause(t *testing.T) {
 	b := newBench(t, nil)
 	first := b.read(b.Store)
-	anew := b.after(31*day, away)
-	b.Expect(anew.Phase).To(Equal("stable"))
-	b.Expect(authorities(anew)).To(Equal(1))
-	b.Expect(anew.Hash).NotTo(Equal(first.Hash))
-	b.Expect(b.trusts(anew, anew)).To(Succeed())
+	renewed := b.after(31*day, away)
+	b.Expect(renewed.Phase).To(Equal("stable"))
+	b.Expect(authorities(renewed)).To(Equal(1))
+	b.Expect(renewed.Hash).NotTo(Equal(first.Hash))
+	b.Expect(b.trusts(renewed, renewed)).To(Succeed())
 
 	b.Expect(b.after(20*day, away).Phase).To(Equal("publishing"))
-	b.Expect(b.after(20*day, away).Phase).To(Equal("overlap"), "nobody trusts what has expired")
+	b.Expect(b.after(20*day, away).Phase).To(Equal("overlap"), "no client trusts what has expired")
 	b.Expect(b.after(time.Minute, away).Phase).To(Equal("stable"))
 }
 
@@ -212,7 +212,7 @@ func TestASecretOfAnotherProgram(t *testing.T) {
 	b.Expect(g.issue([]string{"hub.example.org", "10.0.0.1"}, b.clock.Now())).To(Succeed())
 	secret.Data = g.data("")
 	b.Expect(b.client.Update(b.ctx, secret)).To(Succeed())
-	b.Expect(b.after(25*day, nobody).Phase).To(Equal("stable"), "the other program renews it")
+	b.Expect(b.after(25*day, complete).Phase).To(Equal("stable"), "the other program renews it")
 	b.Expect(changed).To(BeClosed())
 	served, err := b.Certificate(&tls.ClientHelloInfo{})
 	b.Expect(err).NotTo(HaveOccurred())
@@ -246,8 +246,8 @@ func TestSecretsThatAreFaulty(t *testing.T) {
 			b.Expect(err).To(HaveOccurred())
 			b.Expect(err.Error()).NotTo(ContainSubstring(private[30:60]))
 			still, _ := b.Material()
-			b.Expect(still).To(Equal(good), "what was good goes on")
-			b.Expect(b.rotate(b.ctx, b.client, func(string) Progress { return nobody })).NotTo(Succeed())
+			b.Expect(still).To(Equal(good), "what was good stays in use")
+			b.Expect(b.rotate(b.ctx, b.client, func(string) Progress { return complete })).NotTo(Succeed())
 		})
 	}
 }
@@ -268,7 +268,7 @@ func TestFollow(t *testing.T) {
 	b.Eventually(other.Known()).Should(BeClosed())
 	before, changed := other.Material()
 	b.Names = []string{"new.example.org"}
-	b.Expect(b.rotate(ctx, b.client, func(string) Progress { return nobody })).To(Succeed())
+	b.Expect(b.rotate(ctx, b.client, func(string) Progress { return complete })).To(Succeed())
 	b.Eventually(changed).Should(BeClosed())
 	after, _ := other.Material()
 	b.Expect(after.certificate.Leaf.DNSNames).To(ConsistOf("new.example.org"))

@@ -47,7 +47,7 @@ type Progress struct {
 	Unreachable int
 }
 
-// step does what is to be done at a time, and tells whether that has changed something.
+// step does what is to be done at a time, and reports whether that has changed something.
 func (s *state) step(o *Options, now time.Time, progress Progress) (changed bool, err error) {
 	if s.serving == nil {
 		s.serving, err = newGeneration(o.Names, now, o.Validity)
@@ -72,7 +72,7 @@ func (s *state) step(o *Options, now time.Time, progress Progress) (changed bool
 		if err != nil {
 			return changed, err
 		}
-		if now.After(until) { // there is nobody left whom the former certificate would serve
+		if now.After(until) { // no target is left that uses the former certificate
 			s.serving, s.next = s.next, nil
 		}
 		return true, nil
@@ -99,7 +99,7 @@ func (s *state) step(o *Options, now time.Time, progress Progress) (changed bool
 	return changed, nil
 }
 
-// Before the end of an authority, those who cannot be reached are not waited for any more, and then nobody is.
+// Before the end of an authority, targets that cannot be reached are no longer waited for, and at its end no target is.
 const lastDay, lastHour = 24 * time.Hour, time.Hour
 
 // Keys of the Secret. Those of the generation that serves are the usual ones.

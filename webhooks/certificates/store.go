@@ -55,7 +55,7 @@ type Material struct {
 	// Key is that of new paths, Keys are all that are accepted.
 	Key  []byte
 	Keys [][]byte
-	// Hash changes with Bundle and Key: what a target has to have anew.
+	// Hash changes with Bundle and Key: a target with another hash has to be registered again.
 	Hash string
 	// Expires is when the certificate of the server does, and Phase how far a rotation is: stable, publishing or
 	// overlap.
@@ -202,7 +202,7 @@ func (s *Store) use(ctx context.Context, from *state) error {
 	if before == nil {
 		close(s.known)
 	}
-	s.Logger.Info("Calls of webhooks are secured anew", "phase", material.Phase, "hash", material.Hash,
+	s.Logger.Info("Calls of webhooks are secured by other keys", "phase", material.Phase, "hash", material.Hash,
 		"expires", material.Expires.UTC().Format(time.RFC3339))
 	return nil
 }
@@ -251,7 +251,7 @@ func (s *Store) external(ctx context.Context, m *Material) error {
 }
 
 // Rotate renews what is in the Secret when it is time, until ctx ends. It is for the leader. write calls the source;
-// progress tells for how many targets it is not known that they have what has a hash.
+// progress returns for how many targets it is not known that they have the material with a hash.
 func (s *Store) Rotate(ctx context.Context, write client.Client, progress func(hash string) Progress) error {
 	ticker := s.Clock.NewTicker(s.Check)
 	defer ticker.Stop()

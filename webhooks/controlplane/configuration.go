@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// remediationExclusion says that nobody is to repair the configuration, whatever it does to a shoot.
+// remediationExclusion says that no controller is to repair the configuration, whatever it does to a shoot.
 const remediationExclusion = "remediation.webhook.shoot.gardener.cloud/exclude"
 
 // Service is where a provider that serves its webhooks itself is reached.

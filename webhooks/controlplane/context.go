@@ -27,7 +27,7 @@ type Context struct {
 	cluster *extensions.Cluster
 }
 
-// errNoReader is a fault of whoever made the webhook.
+// errNoReader is a programming error: the webhook was made without a reader.
 var errNoReader = errors.New("the webhook was made without a reader")
 
 // Cluster is what Gardener knows of the shoot of the namespace. It is read once a request, when it is first asked for.

@@ -85,7 +85,7 @@ func TestNoopEnsurer(t *testing.T) {
 	}
 }
 
-// configuration is an OperatingSystemConfig. Nobody here knows the fields "unknown".
+// configuration is an OperatingSystemConfig. The types of this project do not have the fields "unknown".
 func configuration(purpose, pool string) string {
 	return fmt.Sprintf(`
 apiVersion: extensions.gardener.cloud/v1alpha1

@@ -119,7 +119,7 @@ func (w *Webhook) Handler() admission.Handler { return w.handler }
 // Path is the last part of the URL that the webhook is served at.
 func (w *Webhook) Path() string { return w.name }
 
-// Validating tells whether the webhook refuses objects rather than changing them.
+// Validating reports whether the webhook refuses objects rather than changing them.
 func (w *Webhook) Validating() bool { return len(w.definition.Validators) > 0 }
 
 // Admission is the webhook as a hub registers and serves it for targets whose settings name the provider: for those

@@ -9,8 +9,8 @@
 // or none. They are read from the target, without a cache. If the item itself is not confirmed, nothing needs to be
 // read.
 //
-// CRDs are sent here only if they have the label gardener.cloud/deletion-protected=true. Whoever may remove the label
-// may delete them.
+// CRDs are sent here only if they have the label gardener.cloud/deletion-protected=true. A user who may remove
+// the label may delete them.
 //
 // # Trade-offs
 //

@@ -55,7 +55,8 @@ func (h *handler) Handle(ctx context.Context, request *admission.Request) (admis
 	return admission.Response{}, nil
 }
 
-// isProtected tells it of a resource. Others are sent here only if somebody has changed the configuration.
+// isProtected reports whether a resource is protected. Others are sent here only if a user has changed the
+// configuration.
 func isProtected(resource metav1.GroupVersionResource) bool {
 	switch resource.Group {
 	case crdGroup:
@@ -95,7 +96,7 @@ func (h *handler) objects(ctx context.Context, request *admission.Request) ([]me
 	return h.lister.List(ctx, request.Target, kind, request.Namespace, selector)
 }
 
-// confirmed tells whether the annotation says so. Values that mean neither true nor false do not.
+// confirmed reports whether the annotation says so. Values that mean neither true nor false do not.
 func confirmed(object *metav1.PartialObjectMetadata) bool {
 	yes, err := strconv.ParseBool(object.Annotations[ConfirmationAnnotation])
 	return err == nil && yes

@@ -47,7 +47,7 @@ func object(kind, spec string, more ...string) []byte {
 	return document
 }
 
-// cluster tells whether a kind has no namespaces.
+// cluster reports whether a kind has no namespaces.
 func cluster(kind string) bool { return kind == "BackupBucket" || kind == "BackupEntry" }
 
 // patched changes a document.

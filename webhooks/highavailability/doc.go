@@ -8,18 +8,18 @@
 //
 // # How it works
 //
-// A namespace says which zones there are and what has to be tolerated, an object whether it is a controller or server.
-// From that follow replicas, an affinity to the zones, a spread over nodes and zones, and how long pods stay on nodes
-// that are lost. All is computed anew for each write of an object, from the object as it was sent. The webhook is
-// idempotent.
+// A namespace says which zones there are and what has to be tolerated, an object whether it is a controller or
+// server. From that follow replicas, an affinity to the zones, a spread over nodes and zones, and how long pods
+// stay on nodes that are lost. Each write of an object computes all of this again, from the object as it was sent.
+// The webhook is idempotent.
 //
-// The namespace, the autoscalers beside the object and the number of nodes are read live. Without them nobody can say
-// how many replicas are right, so an object is not guessed about: the failure policy decides.
+// The namespace, the autoscalers beside the object and the number of nodes are read live. Without them it is not known
+// how many replicas are right. The webhook does not guess: the failure policy decides.
 //
 // # Trade-offs
 //
 // Replicas that no autoscaler sets are lowered, too, with every write of the object. The scale subresource is not
-// looked at, so that somebody can scale by hand until then.
+// looked at, so that a user can scale by hand until then.
 //
 // When the number of nodes crosses two, workloads have to be written once more. A controller does that
 // (controllers/nodehighavailability).

@@ -49,7 +49,7 @@ func TestHA_Replicas(t *testing.T) {
 		"HA-7 a server":                        {unset, "server", "", "1", nil, 2},
 		"HA-8 a server, nothing tolerated":     {"", "server", "", "1", nil, 2},
 		"HA-9 a server, zones tolerated":       {"zone", "server", "", "1", nil, 2},
-		"HA-10 of a type that nobody knows":    {"", "x", "", "1", nil, 2},
+		"HA-10 of a type that is unknown":      {"", "x", "", "1", nil, 2},
 		"HA-11 none stay none":                 {"zone", "server", "", "0", nil, 0},
 		"HA-13 as the annotation says":         {"", "controller", "4", "1", nil, 4},
 		"HA-14 no type, no annotation":         {"", "", "4", "1", nil, 1},

@@ -59,13 +59,13 @@ func zonesOf(annotation string) []string {
 	return slices.Compact(zones)
 }
 
-// tolerates tells whether the failure of something has to be tolerated.
+// tolerates reports whether the failure of something has to be tolerated.
 func (d demand) tolerates() bool { return d.tolerance != nil && *d.tolerance != "" }
 
-// confined tells whether pods have to be in the zones of the namespace.
+// confined reports whether pods have to be in the zones of the namespace.
 func (d demand) confined() bool { return len(d.zones) > 0 && (d.tolerance != nil || d.pinned) }
 
-// spreadOverZones tells whether pods are spread over the zones of the namespace.
+// spreadOverZones reports whether pods are spread over the zones of the namespace.
 func (d demand) spreadOverZones() bool {
 	return len(d.zones) > 1 && (d.tolerance == nil || *d.tolerance == toleranceZone)
 }

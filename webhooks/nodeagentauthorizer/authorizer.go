@@ -32,7 +32,7 @@ const (
 
 // Settings are those of a target.
 type Settings struct {
-	// Off has nobody of the target authorized: there is no opinion, whoever asks about whom.
+	// Off says that requests of the target are not authorized here: there is no opinion about any.
 	Off bool
 	// MachineNamespace is the namespace of the source with the target's Machines, which is that of its registration.
 	// Empty: there are none, and agents are named after Nodes.

@@ -4,7 +4,7 @@
 // # How it works
 //
 // An agent is a user of the group gardener.cloud:node-agents whose name ends in that of its Machine, or of its Node
-// where there are no Machines. About anybody else there is no opinion. The Machine, read from the source, leads to the
+// where there are no Machines. About other users there is no opinion. The Machine, read from the source, leads to the
 // Node, read from the target; both, and the configuration of the operating system that the Machine names, say which
 // objects are the agent's own (rules.go, secrets.go). Nothing is kept between requests. Each read has a deadline.
 //

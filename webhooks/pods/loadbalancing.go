@@ -112,7 +112,7 @@ func hasKubeconfig(v corev1.Volume) bool {
 	})
 }
 
-// isAlias tells whether hosts have an address already.
+// isAlias reports whether hosts have an address already.
 func isAlias(pod *corev1.Pod, ip string, hosts []string) bool {
 	return slices.ContainsFunc(pod.Spec.HostAliases, func(alias corev1.HostAlias) bool {
 		return alias.IP == ip && !slices.ContainsFunc(hosts, func(host string) bool {

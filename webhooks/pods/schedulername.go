@@ -38,7 +38,7 @@ func SchedulerName() admission.Webhook {
 }
 
 // SetSchedulerName sets the scheduler of a pod without one. The default one counts as none: API servers have set it
-// before anybody gets to see the pod.
+// before a webhook gets the pod.
 func SetSchedulerName(pod *corev1.Pod, name string) {
 	if pod.Spec.SchedulerName == "" || pod.Spec.SchedulerName == corev1.DefaultSchedulerName {
 		pod.Spec.SchedulerName = name

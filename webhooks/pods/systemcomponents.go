@@ -77,7 +77,7 @@ func place(ctx context.Context, request *admission.Request, pod *corev1.Pod) (re
 	return response, nil
 }
 
-// ofDaemonSet tells whether a DaemonSet controls a pod. Those run on all nodes, and the DaemonSet says which.
+// ofDaemonSet reports whether a DaemonSet controls a pod. Those run on all nodes, and the DaemonSet says which.
 func ofDaemonSet(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.APIVersion == appsv1.SchemeGroupVersion.String() && owner.Kind == "DaemonSet"

@@ -60,7 +60,7 @@ func spread(pod *corev1.Pod) {
 	}
 }
 
-// selects tells whether a selector names values of a label.
+// selects reports whether a selector names values of a label.
 func selects(selector *metav1.LabelSelector, key string) bool {
 	if selector == nil {
 		return false

@@ -17,7 +17,7 @@ func schedulerName(name string) string {
 	return `[JSONPatch{op: "add", path: "/spec/schedulerName", value: ` + literal(name) + `}]`
 }
 
-// Variables that tell pods where the API server is.
+// Variables by which pods find the API server.
 const hostVariable, portVariable = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 // defaultPort is what kubelets set as the port of the API server.

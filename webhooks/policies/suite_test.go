@@ -91,7 +91,7 @@ func created(t *testing.T, object *unstructured.Unstructured) *unstructured.Unst
 	return result
 }
 
-// install has the API server evaluate the policies of a webhook until the test ends. works tells whether it does so:
+// install has the API server evaluate the policies of a webhook until the test ends. works reports whether it does so:
 // API servers take a while.
 func install(t *testing.T, w admission.Webhook, settings *hubv1alpha1.TargetWebhooks, works func() bool) {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package routes has the URLs by which targets call webhooks of the hub, and tells from a URL which target calls.
+// Package routes has the URLs by which targets call webhooks of the hub, and finds out from a URL which target calls.
 //
 // # How it works
 //
@@ -8,12 +8,12 @@
 //
 // with _ as the namespace of the source cluster. The code is an HMAC-SHA256 over the first three, with a key that only
 // replicas of the hub have. It proves that the hub itself has made the path, for this registration and this cluster: no
-// memory is needed to tell, so that a target is recognised by a replica that has just started, and even after its
+// state is needed to verify it, so a target is recognised by a replica that has just started, and even after its
 // registration is gone. A path that ends with /ignore is that of an entry whose failure policy is Ignore; the server
 // has to answer differently there if something fails.
 //
 // A path without a code, /<namespace>/<name>/<UID>/<webhook>, is for callers that prove with a client certificate which
-// cluster they are of. It stays the same when keys are exchanged, so it can be in a file that nobody renews.
+// cluster they are of. It stays the same when keys are exchanged, so it can be in a file that is never renewed.
 //
 // # Trade-offs
 //

@@ -28,7 +28,7 @@ type Route struct {
 	UID    types.UID
 	// Webhook is the path of the webhook.
 	Webhook string
-	// Ignored says that the API server goes on without an answer.
+	// Ignored says that the API server continues without an answer.
 	Ignored bool
 }
 
@@ -109,7 +109,7 @@ func (c Claimed) Genuine(keys ...[]byte) (Route, bool) {
 }
 
 // Proven returns the route if it has no code, and is that of a cluster which the caller has proven to be in another
-// way. A path with a code has to have the right one, whoever calls.
+// way. A path with a code has to have the right one, for every caller.
 func (c Claimed) Proven(caller types.UID) (Route, bool) {
 	if c.code != "" || caller == "" || c.route.UID != caller {
 		return Route{}, false

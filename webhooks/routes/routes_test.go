@@ -18,7 +18,7 @@ func route() Route {
 	}
 }
 
-func TestAPathTellsWhoseItIs(t *testing.T) {
+func TestAPathIdentifiesItsTarget(t *testing.T) {
 	of := func(change func(*Route)) Route {
 		r := route()
 		change(&r)

@@ -160,7 +160,7 @@ func TestCallsThatShouldNotCome(t *testing.T) {
 		for _, path := range []string{fails, ignores} {
 			a := b.post(path, review("v1", "{}"))
 			b.Expect(a).To(allows, name)
-			b.Expect(a.Response.Warnings).To(ConsistOf(ContainSubstring("does not look after this cluster any more")), name)
+			b.Expect(a.Response.Warnings).To(ConsistOf(ContainSubstring("no longer looks after this cluster")), name)
 		}
 	}
 	b.Expect(calls()).To(Equal(1))

@@ -18,8 +18,8 @@ import (
 	"github.com/trellis-hub/trellis/webhooks/server"
 )
 
-// tells is a handler that denies with the target.
-func tells(_ context.Context, r *admission.Request) (admission.Response, error) {
+// denies is a handler that denies with the name of the target.
+func denies(_ context.Context, r *admission.Request) (admission.Response, error) {
 	return admission.Response{Patch: []byte(r.Target.String())}, nil
 }
 
@@ -29,7 +29,7 @@ func isFor(target clustercache.ClusterKey) OmegaMatcher {
 
 func TestWhoseCallItIs(t *testing.T) {
 	b := newBench(t, nil)
-	b.does(tells)
+	b.does(denies)
 	b.Expect(b.post(path(keyA, "uid-a", false), review("v1", "{}"))).To(isFor(keyA))
 	b.Expect(b.post(path(keyB, "uid-b", false), review("v1", "{}"))).To(isFor(keyB))
 	// HUB-6: what a caller says of himself is nothing.
@@ -70,7 +70,7 @@ func TestNamesOfHosts(t *testing.T) {
 		o.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate, nil }
 		o.ServerName = name
 	})
-	b.does(tells)
+	b.does(denies)
 	certificate, _ := b.options.Certificate(nil)
 	b.roots.AddCert(certificate.Leaf)
 	as := func(name string) *http.Client { return b.newClient(&tls.Config{ServerName: name}) }
@@ -95,7 +95,7 @@ func TestClientCertificates(t *testing.T) {
 		o.Clients = authorities.Load
 		o.Extras = map[string]server.Extra{"extra": extra{}}
 	})
-	b.does(tells)
+	b.does(denies)
 	with := b.newClient(&tls.Config{Certificates: []tls.Certificate{*ofA}})
 	pathTo := func(target clustercache.ClusterKey, uid types.UID) string {
 		return routes.Route{Target: target, UID: uid, Webhook: "extra"}.Path(key)

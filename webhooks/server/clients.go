@@ -32,8 +32,9 @@ func (s *Server) ask(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return s.asking.config, nil
 }
 
-// caller returns which cluster a caller has proven to be; empty if none. ok is false for a certificate that proves
-// nothing (any more): a connection may be older than the authorities that count, or its certificate has expired.
+// caller returns which cluster a caller has proven to be; empty if none. ok is false for a certificate that
+// does not, or no longer, prove anything: a connection may be older than the authorities that count, or its
+// certificate has expired.
 func (s *Server) caller(r *http.Request) (uid types.UID, ok bool) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return "", true

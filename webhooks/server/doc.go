@@ -14,14 +14,14 @@
 // # What is answered
 //
 // API servers look at the failure policy of a webhook only if there is no usable answer. So what failed in the hub is
-// answered by HTTP status 500 where the policy is Ignore, which the path tells, and the object goes on as it is. Where
-// it is Fail, the object is refused with a reason for people: the status of the API that the error wraps, or 403; 500
-// after a panic. If the state of the target is not known, there is no usable answer with either policy (503), since a
-// guess could be wrong. The same holds for too many requests of one target (429), and of all (503).
+// answered by HTTP status 500 where the policy is Ignore, which the path contains, and the object is admitted as it is.
+// Where it is Fail, the object is refused with a reason for people: the status of the API that the error wraps, or 403;
+// 500 after a panic. If the state of the target is not known, there is no usable answer with either policy (503), since
+// a guess could be wrong. The same holds for too many requests of one target (429), and of all (503).
 //
-// A call that should not come, because the webhook is switched off for the target, or the target is not registered any
-// more, is allowed unchanged: the configuration that it comes from is left over, and must not stop a cluster that the
-// hub does not look after any more. If the target is not registered, the answer has a warning.
+// A call that should not come, because the webhook is switched off for the target, or the target is no longer
+// registered, is allowed unchanged: the configuration that it comes from is left over, and must not stop a cluster that
+// the hub no longer looks after. If the target is not registered, the answer has a warning.
 //
 // # The end
 //

@@ -30,8 +30,8 @@ const (
 	ReachedMessage = "the hub was reached"
 )
 
-// detachedWarning goes with answers to clusters that are not registered any more.
-const detachedWarning = "the hub that these webhooks are of does not look after this cluster any more: delete its " +
+// detachedWarning goes with answers to clusters that are no longer registered.
+const detachedWarning = "the hub that these webhooks are of no longer looks after this cluster: delete its " +
 	"webhook configurations, see its documentation on removing webhooks by hand"
 
 // call is one request whose route is genuine.
@@ -130,7 +130,7 @@ func (c *call) reached(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// agrees tells whether what else is known of the caller agrees with the route: which cluster it has proven to be, if
+// agrees reports whether what else is known of the caller agrees with the route: which cluster it has proven to be, if
 // any, and the name of the host.
 func (s *Server) agrees(r *http.Request, route routes.Route, caller types.UID) bool {
 	if caller != "" && caller != route.UID {

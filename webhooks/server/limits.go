@@ -127,14 +127,14 @@ func (l *limiter) admit(key clustercache.ClusterKey, bytes int64, now time.Time)
 	}, ""
 }
 
-// mayLog tells whether it is time to log that a request of a target has failed.
+// mayLog reports whether it is time to log that a request of a target has failed.
 func (l *limiter) mayLog(key clustercache.ClusterKey, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.of(key).errors.AllowN(now, 1)
 }
 
-// sweep forgets targets that are not registered any more.
+// sweep forgets targets that are no longer registered.
 func (l *limiter) sweep(registered func(clustercache.ClusterKey) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,7 +28,7 @@ type extra struct{}
 
 func (extra) ServeTarget(w http.ResponseWriter, r *http.Request, caller server.Caller) {
 	if body, _ := io.ReadAll(r.Body); string(body) == "panic" {
-		panic("as it was told")
+		panic("as requested")
 	}
 	w.WriteHeader(http.StatusAccepted)
 	fmt.Fprint(w, metrics.TargetName(caller.Target), " ", caller.Certified)
@@ -174,7 +174,8 @@ func TestTheEnd(t *testing.T) {
 	b.Eventually(ended).Should(Receive(BeNil()))
 }
 
-// HUB-20: while a replica announces its end, whoever calls it is answered, and opens the next connection elsewhere.
+// HUB-20: a replica that announces its end answers each call, and has the caller open its next connection
+// to another replica.
 func TestConnectionsOfAReplicaThatEnds(t *testing.T) {
 	for _, protocol := range []string{"http/1.1", "h2"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -208,7 +209,7 @@ func TestConnectionsOfAReplicaThatEnds(t *testing.T) {
 	}
 }
 
-// Whoever does not read the answer gives up its place when the time is over.
+// A caller that does not read the answer occupies one of the places only until its time is over.
 func TestACallerThatReadsNoAnswer(t *testing.T) {
 	b := newBench(t, func(o *server.Options) {
 		o.Limits.TargetInFlight, o.Limits.Timeout = 1, 250*time.Millisecond

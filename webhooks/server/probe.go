@@ -14,7 +14,7 @@ import (
 // probeTime bounds a look at a server.
 const probeTime = 5 * time.Second
 
-// Served returns why this server does not serve a route to somebody who calls it by a name and trusts a bundle of
+// Served returns why this server does not serve a route to a caller that uses a name and trusts a bundle of
 // authorities; nil if it does. path is that of ReadyPath.
 func (s *Server) Served(ctx context.Context, name string, bundle []byte, path string) error {
 	address, is := s.Addr().(*net.TCPAddr)

@@ -76,10 +76,10 @@ type Options struct {
 	State func(target clustercache.ClusterKey, uid types.UID) admission.State
 	// Keys are those that the codes of paths may be made with.
 	Keys func() [][]byte
-	// Certificate is that of the server, for each connection anew.
+	// Certificate returns that of the server. It is called for each connection.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Clients returns the authorities of client certificates, whose common name is the UID of the cluster, for each
-	// call anew. Nil, or if it returns nil: callers are not asked for any, and none counts.
+	// Clients returns the authorities of client certificates, whose common name is the UID of the cluster. It is called
+	// for each request. Nil, or if it returns nil: callers are not asked for any, and none counts.
 	Clients func() *x509.CertPool
 	// ServerName is the name of the host under which a target has to call, if it names one. Nil: any.
 	ServerName func(target clustercache.ClusterKey, uid types.UID) string
@@ -102,7 +102,7 @@ type Server struct {
 	serving, ending atomic.Bool
 	mu              sync.Mutex
 	address         net.Addr
-	asking          *asking // nil before anybody was asked for a certificate
+	asking          *asking // nil before a caller was asked for a certificate
 }
 
 // New returns a server that does nothing until it is started.
@@ -232,7 +232,7 @@ func (s *Server) end(ctx context.Context, inner *http.Server, ended <-chan error
 	return err
 }
 
-// debugWriter takes what net/http complains about: whoever reaches the port can cause as much of it as he likes.
+// debugWriter takes the errors that net/http logs: a client that reaches the port can cause any number of them.
 type debugWriter struct{ logr.Logger }
 
 func (w debugWriter) Write(line []byte) (int, error) {

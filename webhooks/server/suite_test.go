@@ -209,7 +209,7 @@ func refuses(code int32, message string) OmegaMatcher {
 		HaveField("Result.Code", code), HaveField("Result.Message", ContainSubstring(message)))))
 }
 
-// allows is one by which it goes on with the object as it is.
+// allows is one that admits the object as it is.
 var allows = And(HaveField("Status", 200), HaveField("AdmissionReview.Response", And(
 	HaveField("Allowed", true), HaveField("Patch", BeEmpty()), HaveField("PatchType", BeNil()))))
 

@@ -36,7 +36,7 @@ func TestBytesOfATargetAreBounded(t *testing.T) {
 	x.cache.Of(a, "another")
 	x.Expect(x.cache.Bytes()).To(BeZero())
 	x.Expect(s.HorizontalPodAutoscalers(x.ctx, "n0")).To(HaveLen(1))
-	x.Expect(x.cache.Bytes()).To(BeZero(), "a target that is forgotten keeps nothing any more")
+	x.Expect(x.cache.Bytes()).To(BeZero(), "nothing is kept of a target that is forgotten")
 }
 
 // Of all targets together, those are forgotten that have not asked for longest.

@@ -114,7 +114,7 @@ type target struct {
 	uid    types.UID
 	flying singleflight.Group
 
-	// The mutex of the cache guards what follows. A target that is forgotten keeps nothing any more.
+	// The mutex of the cache guards what follows. Nothing is kept of a target that is forgotten.
 	kept      *simplelru.LRU[question, answer]
 	bytes     int
 	forgotten bool
@@ -159,15 +159,15 @@ func (t *target) keep(q question, a answer) {
 // not to be kept.
 type reader func(ctx context.Context, c client.Client) (value any, size int, err error)
 
-// ask returns what a target says, or has said a moment ago. With old, it is what it has said last if it cannot be
-// asked: stale tells that.
+// ask returns the state that a target answers, or answered a moment ago. With old, it is the last answer if the target
+// cannot be asked now; stale is true then.
 func (t *target) ask(ctx context.Context, q question, old bool, read reader) (value any, stale bool, err error) {
 	now := t.cache.clock.Now()
 	known, has := t.known(q)
 	if has && now.Sub(known.at) < fresh {
 		return known.value, false, nil
 	}
-	// The call goes on for others if this caller gives up.
+	// The call continues for others if this caller gives up.
 	flight := t.flying.DoChan(q.kind+" "+q.name.String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 		defer cancel()

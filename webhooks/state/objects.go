@@ -19,7 +19,7 @@ const (
 	maxNodes, maxAutoscalers = 2 << 20, 512 << 10
 )
 
-// errTooMany is the end of a list that is longer than anybody can need.
+// errTooMany is the end of a list that is longer than any use of it needs.
 var errTooMany = errors.New("there are more than the hub looks at")
 
 // ServiceAccount implements admission.State.

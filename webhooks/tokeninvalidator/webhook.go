@@ -39,7 +39,7 @@ func Webhook() admission.Webhook {
 	}
 }
 
-// Invalidate changes a Secret that is created or updated, and tells whether it has changed. The token of one with
+// Invalidate changes a Secret that is created or updated, and reports whether it has changed. The token of one with
 // resourcesv1alpha1.ConsiderTokenLabel becomes an invalid one. Without the label, an invalid token is removed, so that
 // the controller manager generates another one.
 func Invalidate(secret *corev1.Secret) (changed bool) {

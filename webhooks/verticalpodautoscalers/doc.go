@@ -8,8 +8,8 @@
 //
 // # Trade-offs
 //
-// The mode before is not kept. An object that opts out later by the label keeps the new mode until somebody writes
-// another one.
+// The mode before is not kept. An object that opts out later by the label keeps the new mode until another
+// client writes another one.
 //
 // Of the object only the fields that matter are decoded. The API of vertical pod autoscalers is no dependency of the
 // hub.
