@@ -27,7 +27,7 @@ func (s *space) foreign(cluster *testbed.Cluster, names ...string) (untouched fu
 	s.t.Helper()
 	versions := map[string]string{}
 	for _, name := range names {
-		cm := &corev1.ConfigMap{Data: map[string]string{"key": "of somebody"}}
+		cm := &corev1.ConfigMap{Data: map[string]string{"key": "of another client"}}
 		cm.Namespace, cm.Name = s.name, name
 		cm.Annotations = map[string]string{resourcesv1alpha1.OriginAnnotation: s.name + "/mr"}
 		s.Expect(cluster.Client.Create(s.ctx, cm)).To(Succeed())
@@ -37,8 +37,8 @@ func (s *space) foreign(cluster *testbed.Cluster, names ...string) (untouched fu
 		s.t.Helper()
 		for _, name := range names {
 			cm := &corev1.ConfigMap{}
-			s.Expect(cluster.Client.Get(s.ctx, s.key(name), cm)).To(Succeed(), "%s of somebody else", name)
-			s.Expect(cm.ResourceVersion).To(Equal(versions[name]), "%s of somebody else", name)
+			s.Expect(cluster.Client.Get(s.ctx, s.key(name), cm)).To(Succeed(), "%s of another client", name)
+			s.Expect(cm.ResourceVersion).To(Equal(versions[name]), "%s of another client", name)
 			s.Expect(cm.DeletionTimestamp).To(BeNil())
 		}
 	}

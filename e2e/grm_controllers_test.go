@@ -246,7 +246,7 @@ func (w work) onceButForDescriptions(before done) {
 	w.s.Consistently(now, 3*time.Second, time.Second).Should(Equal(before))
 }
 
-// touch changes an annotation of an object, so that whoever watches it looks at it again.
+// touch changes an annotation of an object, so that controllers that watch it reconcile it again.
 func (s *space) touch(cluster *testbed.Cluster, object client.Object) {
 	s.t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"e2e.example.com/touched":%q}}}`, time.Now().Format(

@@ -192,7 +192,7 @@ func TestGRMIsTakenOver(t *testing.T) {
 	for name, end := range map[string]func(s *space, m *grm){
 		"after it was stopped": func(s *space, m *grm) { m.stop(s) },
 		"after it was killed":  func(_ *space, m *grm) { m.kill() },
-		"while it goes on under another class": func(s *space, m *grm) {
+		"while it continues under another class": func(s *space, m *grm) {
 			m.stop(s)
 			s.startGRM("retired", grmOtherLease, west)
 		},
@@ -219,9 +219,9 @@ func TestGRMIsTakenOver(t *testing.T) {
 				s.name, "custom", "objects.yaml", definition(s), instance(s), s.configMap("custom", "2")))).To(Succeed())
 			s.eventuallyValue(west, "custom", "2")
 			s.eventuallyGood(shoot...)
-			s.edit(west, "setting-0", "of somebody")
+			s.edit(west, "setting-0", "of another client")
 			s.Consistently(writes, 4*time.Second, time.Second).Should(BeEmpty(), "beside the resource manager")
-			s.Expect(s.value(west, "setting-0")).To(Equal("of somebody"))
+			s.Expect(s.value(west, "setting-0")).To(Equal("of another client"))
 			s.edit(west, "setting-0", "1")
 			s.Expect(s.inventories(shoot...)).To(Equal(theirs))
 
@@ -263,8 +263,8 @@ func TestGRMIsNotDisturbedByADryRun(t *testing.T) {
 	s.startGRM(resourcesv1alpha1.DefaultClassName, grmLease, west)
 	s.eventuallyGood(shoot...)
 	theirs := s.inventories(shoot...)
-	s.edit(west, "setting-0", "of somebody")
-	s.edit(west, "custom", "of somebody")
+	s.edit(west, "setting-0", "of another client")
+	s.edit(west, "custom", "of another client")
 	s.register("target", west)
 	askedSource, askedTarget := listen(s.WithT, source), listen(s.WithT, west)
 	planned := func(e request) bool { return strings.Contains(e.RequestURI, "dryRun=All") }
@@ -281,7 +281,7 @@ func TestGRMIsNotDisturbedByADryRun(t *testing.T) {
 
 	s.Expect(texts(s.writesToMRs(askedSource()))).To(BeEmpty())
 	s.Expect(texts(without(askedTarget(), planned, func(e request) bool { return !isWrite(e) }))).To(BeEmpty())
-	s.Expect(s.value(west, "setting-0")).To(Equal("of somebody"))
+	s.Expect(s.value(west, "setting-0")).To(Equal("of another client"))
 	s.Expect(s.inventories(shoot...)).To(Equal(theirs))
 }
 
@@ -303,10 +303,10 @@ func TestGRMIsTakenOverWithItsInventory(t *testing.T) {
 	m.kill()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "labelled"}}
 	mine := `{"metadata":{"labels":{"changed":"2","mine":"1"},"annotations":{"changed":"2","mine":"1"}}}`
-	s.Expect(west.Client.Patch(s.ctx, cm, client.RawPatch(types.MergePatchType, []byte(mine)), client.FieldOwner("somebody"))).To(Succeed())
+	s.Expect(west.Client.Patch(s.ctx, cm, client.RawPatch(types.MergePatchType, []byte(mine)), client.FieldOwner("another-client"))).To(Succeed())
 	s.Expect(source.Client.Update(s.ctx, testbed.Content(
 		s.name, "mr", "objects.yaml", labelled(`"kept":"1"`), s.configMap("wanted", "1")))).To(Succeed())
-	s.Expect(s.holder(grmLease)).NotTo(BeEmpty(), "the Lease still holds the namespace, so nobody did anything")
+	s.Expect(s.holder(grmLease)).NotTo(BeEmpty(), "the Lease is still held, so no process acts in the namespace")
 
 	s.eventuallyValue(west, "wanted", "1")
 	s.eventuallyReady("mr")
@@ -337,7 +337,7 @@ func TestGRMGetsItBack(t *testing.T) {
 				s.Expect(changed(before, s.identities(shoot...))).To(BeEmpty())
 			},
 		},
-		"from a hub that goes on elsewhere": {
+		"from a hub that continues elsewhere": {
 			leave: func(s *space, _ *testbed.Hub) {
 				tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "target"}}
 				s.Expect(source.Client.Patch(s.ctx, tc, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"paused":true}}`)))).To(Succeed())

@@ -148,7 +148,7 @@ func (s *space) takeTheirDefinition() {
 	})
 }
 
-// holder is who holds a Lease in the space's namespace, empty if nobody does.
+// holder is who holds a Lease in the space's namespace, empty if it is free.
 func (s *space) holder(lease string) string {
 	l := &coordinationv1.Lease{}
 	s.Expect(client.IgnoreNotFound(source.Client.Get(s.ctx, s.key(lease), l))).To(Succeed())

@@ -29,8 +29,8 @@ func TestRemovedRegistrationReleasesWhatIsInTheTarget(t *testing.T) {
 	s.eventuallyCondition("mr", ready, "False/TargetNotFound")
 	s.Eventually(func() string { return s.targetCondition("target") }).Should(Equal("False/RegistrationGone"))
 	s.Expect(s.mr("mr").Status.Resources).To(HaveLen(2), "it is remembered what is there")
-	s.edit(east, "one", "nobody keeps it")
-	s.Consistently(func() string { return s.value(east, "one") }, 3*time.Second).Should(Equal("nobody keeps it"))
+	s.edit(east, "one", "changed meanwhile")
+	s.Consistently(func() string { return s.value(east, "one") }, 3*time.Second).Should(Equal("changed meanwhile"))
 	s.Expect(texts(without(asked(), isConnectionCheck, isRead))).To(BeEmpty())
 
 	asked = listen(s.WithT, east)
@@ -85,7 +85,7 @@ func TestTargetThatWasConfirmedToBeAnother(t *testing.T) {
 	s.manage("mr", s.configMap("one", "1"), s.configMap("two", "2"))
 	s.manage("deleted", s.configMap("deleted", "d"))
 	// Objects that were in the other cluster before have the same names, and are not the hub's.
-	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "deleted"}, Data: map[string]string{"key": "somebody's"}}
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "deleted"}, Data: map[string]string{"key": "of another client"}}
 	s.Expect(west.Client.Create(s.ctx, theirs)).To(Succeed())
 	s.eventuallyReady("mr", "deleted")
 
@@ -116,7 +116,7 @@ func TestTargetThatWasConfirmedToBeAnother(t *testing.T) {
 	s.Expect(s.value(east, "one")).To(Equal("1"), "nothing is deleted in a cluster that is no longer registered")
 
 	s.eventuallyGone("deleted")
-	s.Expect(s.value(west, "deleted")).To(Equal("somebody's"), "it never got anything from that ManagedResource")
+	s.Expect(s.value(west, "deleted")).To(Equal("of another client"), "it never got anything from that ManagedResource")
 	for _, e := range asked() {
 		s.Expect(e.Verb).NotTo(BeElementOf("delete", "deletecollection"), e.String())
 	}

@@ -225,7 +225,7 @@ func (s *space) edit(cluster *testbed.Cluster, name, value string) {
 	s.t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: name}}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"data":{"key":%q}}`, value))
-	s.Expect(cluster.Client.Patch(s.ctx, cm, patch, client.FieldOwner("somebody"))).To(Succeed())
+	s.Expect(cluster.Client.Patch(s.ctx, cm, patch, client.FieldOwner("another-client"))).To(Succeed())
 }
 
 // remove deletes a ConfigMap of a cluster behind the hub's back.
@@ -254,7 +254,7 @@ func (s *space) eventuallyEvent(name, reason, text string) {
 func (s *space) startHub() *testbed.Hub {
 	s.t.Helper()
 	return testbed.StartHubForTest(s.t, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
-		c.Controllers.TargetCluster.SyncPeriod.Duration = 5 * time.Second // how soon a TargetCluster goes that nobody needs
+		c.Controllers.TargetCluster.SyncPeriod.Duration = 5 * time.Second // how soon a TargetCluster is removed that is not needed
 	}})
 }
 

@@ -120,8 +120,8 @@ func TestInstallationWithoutAnyValue(t *testing.T) {
 func TestInstallationWithoutItsPriorityClassIsRefused(t *testing.T) {
 	g, ctx := NewWithT(t), t.Context()
 	cli := helm.ForTest(t).WithCluster(t, source.Kubeconfig())
-	_, err := cli.Run(ctx, "{priorityClassName: nobody-has-it}", "install", "trellis", cli.Chart(), "--namespace", "default")
-	g.Expect(err).To(MatchError(ContainSubstring(`this cluster has no PriorityClass "nobody-has-it"`)))
+	_, err := cli.Run(ctx, "{priorityClassName: missing}", "install", "trellis", cli.Chart(), "--namespace", "default")
+	g.Expect(err).To(MatchError(ContainSubstring(`this cluster has no PriorityClass "missing"`)))
 	g.Expect(source.Client.Get(ctx, types.NamespacedName{Namespace: "default", Name: "trellis"}, &appsv1.Deployment{})).To(MatchError(apierrors.IsNotFound, "not found"))
 }
 

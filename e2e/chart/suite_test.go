@@ -56,7 +56,7 @@ func run(m *testing.M) int {
 		}
 	}
 	if err == nil {
-		// What makes the source a seed, as far as the chart can tell.
+		// What the chart recognises a seed by.
 		err = source.Client.Create(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "gardener-system-critical"}, Value: 999998950})
 	}
 	if err == nil {

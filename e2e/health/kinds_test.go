@@ -74,7 +74,7 @@ func TestCustomResource(t *testing.T) {
 	status(`"observedGeneration":2,"conditions":[` + condition("Ready", "True") + `]`)
 	p.awaitReady("mr")
 
-	// H-25: whoever does not want to be judged is not.
+	// H-25: objects that opt out of health checks are not checked.
 	status(`"conditions":[` + condition("Stalled", "True") + `]`)
 	p.await("mr", "False/WidgetUnhealthy", Not(BeEmpty()))
 	p.patch(w, `{"metadata":{"annotations":{"resources.gardener.cloud/skip-health-check":"true"}}}`)

@@ -85,7 +85,7 @@ func (p place) finalize(finalizers string, pods []corev1.Pod) {
 	p.t.Helper()
 	for _, pod := range pods {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+finalizers+`}}`))
-		p.Expect(p.target.Client.Patch(p.ctx, pod.DeepCopy(), patch, client.FieldOwner("somebody"))).To(Succeed())
+		p.Expect(p.target.Client.Patch(p.ctx, pod.DeepCopy(), patch, client.FieldOwner("another-client"))).To(Succeed())
 	}
 }
 

@@ -140,7 +140,7 @@ func TestWatchOfWorkloadsIsLate(t *testing.T) {
 			p.awaitReady("mr")
 			release := way.hold(strings.ToLower(kind) + "s")
 			t.Cleanup(release)
-			r := p.roll("mr", workload(kind, "app", image2, nobody)) // which never becomes ready
+			r := p.roll("mr", workload(kind, "app", image2, noScheduler)) // which never becomes ready
 			p.Eventually(func() string { return condition(p.mr("mr"), applied) + checksum(p.mr("mr")) }).Should(And(HavePrefix("True/"), Not(HaveSuffix(checksum(r.before)))))
 			p.Eventually(func() bool {
 				return len(p.pods(image2)) > 0 && number(p.live(obj), "status", "observedGeneration") == 2
@@ -170,7 +170,7 @@ func TestWatchIsLateAfterACorrection(t *testing.T) {
 	p.awaitReady("mr")
 	release := way.hold("deployments")
 	t.Cleanup(release)
-	p.patch(objects[0], `{"spec":{"minReadySeconds":1}}`) // which nobody is shown
+	p.patch(objects[0], `{"spec":{"minReadySeconds":1}}`) // the watch is held and does not report it
 	p.Expect(source.Client.Patch(p.ctx, p.mr("mr"), client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+resourcesv1alpha1.OperationAnnotation+`":"`+resourcesv1alpha1.OperationReconcile+`"}}}`)))).To(Succeed())
 	p.Eventually(func() int { return number(p.live(objects[0]), "spec", "minReadySeconds") }).Should(BeZero())

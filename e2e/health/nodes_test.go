@@ -51,7 +51,7 @@ func TestNODE3_NodeThatJoins(t *testing.T) {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": p.ns, critical: "true"}},
 				Spec: corev1.PodSpec{
-					SchedulerName: "nobody", NodeSelector: own, Containers: containers,
+					SchedulerName: "no-scheduler", NodeSelector: own, Containers: containers,
 					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 				},
 			},
@@ -72,7 +72,7 @@ func TestNODE3_NodeThatJoins(t *testing.T) {
 	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: "a"}}
 	p.Eventually(func() error { return source.Client.Patch(p.ctx, tc, on) }).Should(Succeed())
 
-	t.Log("nobody schedules the pod of the DaemonSet")
+	t.Log("the pod of the DaemonSet is not scheduled")
 	said := func() (reasons []string) {
 		list := &eventsv1.EventList{}
 		p.Expect(p.target.Client.List(p.ctx, list, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
@@ -95,7 +95,7 @@ func TestNODE3_NodeThatJoins(t *testing.T) {
 	}
 	p.Expect(runs()).To(Equal(corev1.PodPending))
 
-	t.Log("somebody does")
+	t.Log("the pod is scheduled")
 	pods := &corev1.PodList{}
 	p.Eventually(func() []corev1.Pod {
 		p.Expect(p.target.Client.List(p.ctx, pods, client.InNamespace(metav1.NamespaceSystem),

@@ -34,7 +34,7 @@ func saysUnreachable(mr *resourcesv1alpha1.ManagedResource) bool {
 const (
 	changing = "changing" // its content changes while the target is away
 	applying = "applying" // the target is lost in the middle of an apply
-	unseen   = "unseen"   // applied, and nobody has observed it
+	unseen   = "unseen"   // applied, and not observed by a controller
 	halfway  = "halfway"  // one new pod, two old ones
 	ending   = "ending"   // all pods are new, and an old one is still ending
 	done     = "done"
@@ -81,7 +81,7 @@ func TestOutageInEachPhaseOfARollout(t *testing.T) {
 
 			from := p.mark(applying)
 			p.manage(applying, many(image2))
-			p.Eventually(func() bool { // that passes: whoever looks again and again may miss it
+			p.Eventually(func() bool { // it is short: polling may miss it
 				return slices.ContainsFunc(p.since(applying, from), func(v testbed.Version) bool {
 					return condition(v.ManagedResource, applied) == "Progressing/ApplyProgressing"
 				})
@@ -99,7 +99,7 @@ func TestOutageInEachPhaseOfARollout(t *testing.T) {
 			}).Should(Succeed())
 			t.Logf("all said to be unreachable %s after the loss", p.latest(lost, phases, marks, saysUnreachable))
 
-			p.manage(changing, workload("Deployment", changing, image2, nobody))
+			p.manage(changing, workload("Deployment", changing, image2, noScheduler))
 			_ = p.target.Resume(controlplane.ControllerManager) // what waits in the target continues with it
 			for _, name := range phases {
 				versions := p.between(name, marks[name], p.mark(name))
@@ -193,7 +193,7 @@ func (p place) intoPhases() {
 	p.hold(p.podsOf(ending, image1)[0])
 
 	for _, name := range []string{halfway, ending} {
-		p.manage(name, workload("Deployment", name, image2, nobody))
+		p.manage(name, workload("Deployment", name, image2, noScheduler))
 		p.Eventually(func() int { return len(p.podsOf(name, image2)) }).Should(Equal(1))
 	}
 	for range 2 {
@@ -215,7 +215,7 @@ func (p place) intoPhases() {
 
 	p.Expect(p.target.Suspend(controlplane.ControllerManager)).To(Succeed())
 	p.t.Cleanup(func() { _ = p.target.Resume(controlplane.ControllerManager) })
-	p.manage(unseen, workload("Deployment", unseen, image2, nobody))
+	p.manage(unseen, workload("Deployment", unseen, image2, noScheduler))
 	p.await(unseen, "False/DeploymentUnhealthy", "True/DeploymentProgressing")
 }
 

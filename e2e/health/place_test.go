@@ -203,10 +203,10 @@ func number(obj *unstructured.Unstructured, path ...string) int {
 	return int(n)
 }
 
-// patch writes to an object of the target as somebody.
+// patch writes to an object of the target as another client.
 func (p place) patch(obj *unstructured.Unstructured, patch string) {
 	p.t.Helper()
-	p.Expect(p.target.Client.Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("somebody"))).To(Succeed())
+	p.Expect(p.target.Client.Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("another-client"))).To(Succeed())
 }
 
 // patchStatus writes the status of an object of the target as its controller.

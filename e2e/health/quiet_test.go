@@ -108,7 +108,7 @@ func TestH14_SkippedObjects(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			obj := p.manage("mr", workload(kind, "app", image1, nobody))[0]
+			obj := p.manage("mr", workload(kind, "app", image1, noScheduler))[0]
 			p.await("mr", "False/"+kind+"Unhealthy", Not(BeEmpty()))
 			// The annotation is read from the live object, and only "true" counts.
 			p.patch(obj, `{"metadata":{"annotations":{"resources.gardener.cloud/skip-health-check":"1"}}}`)

@@ -24,8 +24,8 @@ const (
 	image2 = "example.org/app:2"
 )
 
-// nobody is the name of a scheduler that does not exist: the test is the kubelet of its pods.
-const nobody = "\n      schedulerName: nobody"
+// noScheduler names a scheduler that does not exist: the test plays the kubelet of its pods.
+const noScheduler = "\n      schedulerName: no-scheduler"
 
 // workload is a manifest of a kind with two replicas. extra goes into the specification of its pods.
 func workload(kind, name, image, extra string) string {
@@ -99,7 +99,7 @@ func TestEveryStepOfTheRolloutOfADeployment(t *testing.T) {
 	// H-22: the new generation was not observed yet, and the status is about the old one.
 	p.Expect(p.target.Suspend(controlplane.ControllerManager)).To(Succeed())
 	t.Cleanup(func() { _ = p.target.Resume(controlplane.ControllerManager) })
-	r := p.roll("mr", workload("Deployment", "app", image2, nobody))
+	r := p.roll("mr", workload("Deployment", "app", image2, noScheduler))
 	p.await("mr", "False/DeploymentUnhealthy", "True/DeploymentProgressing")
 	p.Expect(number(p.live(d), "status", "observedGeneration")).To(BeNumerically("<", p.live(d).GetGeneration()))
 	r.refute(saysHealthy, saysRolledOut, saysReady)
@@ -139,7 +139,7 @@ func TestEveryStepOfTheRolloutOfAStatefulSet(t *testing.T) {
 	old := p.pods(image1)
 	p.hold(old...)
 
-	r := p.roll("mr", workload("StatefulSet", "app", image2, nobody))
+	r := p.roll("mr", workload("StatefulSet", "app", image2, noScheduler))
 	for i, step := range []struct{ whileItEnds, beforeItStarts string }{
 		{isHealthy, "True/StatefulSetProgressing"},
 		{isHealthy, isRolledOut}, // as much as the status says: all pods are of the new revision
@@ -165,7 +165,7 @@ func TestEveryStepOfTheRolloutOfADaemonSet(t *testing.T) {
 	old := p.pods(image1)
 	p.hold(old...)
 
-	r := p.roll("mr", workload("DaemonSet", "app", image2, nobody))
+	r := p.roll("mr", workload("DaemonSet", "app", image2, noScheduler))
 	p.Eventually(func() bool { return p.pods(image1)[0].DeletionTimestamp != nil }).Should(BeTrue())
 	p.await("mr", isHealthy, "True/DaemonSetProgressing")
 	r.refute(saysRolledOut, saysReady)
@@ -310,15 +310,15 @@ func notRolledOut(p place, obj *unstructured.Unstructured, image string) string 
 		return "its last change was not observed"
 	}
 	labels, _, _ := unstructured.NestedStringMap(live.Object, "spec", "selector", "matchLabels")
-	var olds, news int
+	var former, current int
 	for _, other := range []string{image1, image2} {
 		for _, pod := range p.pods(other) {
 			switch {
 			case pod.Labels["app"] != labels["app"]:
 			case other == image:
-				news++
+				current++
 			default:
-				olds++
+				former++
 			}
 		}
 	}
@@ -326,8 +326,8 @@ func notRolledOut(p place, obj *unstructured.Unstructured, image string) string 
 	if obj.GetKind() == "DaemonSet" {
 		wanted = 1
 	}
-	if olds > 0 || news != wanted {
-		return fmt.Sprintf("there are %d old pods and %d new ones", olds, news)
+	if former > 0 || current != wanted {
+		return fmt.Sprintf("there are %d old pods and %d new ones", former, current)
 	}
 	return ""
 }

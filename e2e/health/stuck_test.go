@@ -51,11 +51,11 @@ func (p place) awaitBegun(deployment *unstructured.Unstructured, image string) {
 func TestH10_RolloutThatIsStuckForAnImage(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	d := p.manage("mr", impatient(image1, nobody))[0]
+	d := p.manage("mr", impatient(image1, noScheduler))[0]
 	p.start(p.awaitPods(image1, 2)...)
 	p.awaitReady("mr")
 
-	r := p.roll("mr", impatient(image2, nobody))
+	r := p.roll("mr", impatient(image2, noScheduler))
 	p.awaitBegun(d, image2)
 	stuck := p.awaitPods(image2, 1)[0]
 	p.say(stuck, waiting(stuck, "ErrImagePull", "rpc error: not found"))

@@ -57,7 +57,7 @@ var controllerSituations = map[string]func(t *testing.T, alert string){
 		to.annotate(t, secret, "example.org/again", "yes")
 		expectOver(t, alert, labels)
 	},
-	// Nobody but nodes may ask for the certificate of one.
+	// Only nodes may request the certificate of a node.
 	"TrellisCertificatesDenied": func(t *testing.T, alert string) {
 		to := newCluster(t, "certificates")
 		labels := map[string]string{"target": to.label()}
@@ -82,7 +82,7 @@ var controllerSituations = map[string]func(t *testing.T, alert string){
 		widen()
 		expectOver(t, alert, labels)
 	},
-	// A DaemonSet that nobody rolls out.
+	// A DaemonSet without a controller that rolls it out.
 	"TrellisNodesWaitForCriticalComponents": func(t *testing.T, alert string) {
 		to := newCluster(t, "nodes")
 		labels := map[string]string{"target": to.label()}

@@ -107,7 +107,7 @@ func (p *proxy) hangUp(leave int) {
 	}
 }
 
-// stop closes the way for good.
+// stop closes the way permanently.
 func (p *proxy) stop() {
 	_ = p.listener.Close()
 	p.set(true)

@@ -45,7 +45,7 @@ func expectFiring(t *testing.T, alert string, labels map[string]string) {
 	t.Logf("%s fires after %s", alert, time.Since(began).Round(time.Second))
 }
 
-// expectOver waits until an alert does not fire any more.
+// expectOver waits until an alert no longer fires.
 func expectOver(t *testing.T, alert string, labels map[string]string) {
 	t.Helper()
 	query := fmt.Sprintf(`ALERTS{alertname=%q,%s}`, alert, selector(labels))
@@ -143,7 +143,7 @@ func TestSituations(t *testing.T) {
 			to := newTarget(t, "flapping", long)
 			labels := map[string]string{"target": to.label()}
 			up := `max(trellis_target_up{target="` + to.label() + `"})`
-			// It goes on until the alert fires: on a busy machine, fewer flaps fit into the time that the rule looks at.
+			// It flaps until the alert fires: on a busy machine, fewer flaps fit into the time that the rule looks at.
 			firing := fmt.Sprintf(`ALERTS{alertstate="firing",alertname=%q,%s}`, alert, selector(labels))
 			g := NewWithT(t)
 			for flaps := 0; flaps < 30 && samples(g, firing) == 0; flaps++ {
@@ -241,7 +241,7 @@ func TestSituations(t *testing.T) {
 		"TrellisTargetNotReady": func(t *testing.T, alert string) {
 			to := newTarget(t, "unready", long)
 			labels := map[string]string{"target": to.label()}
-			// Nobody rolls anything out in this cluster.
+			// No controller rolls anything out in this cluster.
 			to.apply(t, "unready", fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":"web"},"spec":{`+
 				`"replicas":0,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web"}]}}}}`, to.namespace))
 			expectFiring(t, alert, labels)
@@ -258,7 +258,7 @@ func TestSituations(t *testing.T) {
 			to.apply(t, "drifting", to.configMaps("drifting", count)...)
 			i := 0
 			stop := meanwhile(t, 100*time.Millisecond, func() {
-				to.meddle(fmt.Sprintf("drifting-%d", i%count))
+				to.disturb(fmt.Sprintf("drifting-%d", i%count))
 				i++
 			})
 			expectFiring(t, alert, labels)
@@ -269,7 +269,7 @@ func TestSituations(t *testing.T) {
 			to, _ := alone(t, "contested")
 			labels := map[string]string{"target": to.label()}
 			to.applyAs(t, "contested", "contested", to.configMaps("contested", 1)...)
-			stop := meanwhile(t, 200*time.Millisecond, func() { to.meddle("contested-0") })
+			stop := meanwhile(t, 200*time.Millisecond, func() { to.disturb("contested-0") })
 			expectFiring(t, alert, labels)
 			stop()
 			to.remove(t, "contested") // otherwise it takes ten minutes to be over
@@ -325,7 +325,7 @@ func TestSituations(t *testing.T) {
 			good := to.access(t, "second", long)
 			to.register(t, testbed.Rewrite(good, func(config *testbed.KubeConfig) {
 				for _, user := range config.AuthInfos {
-					user.Token = "nobody's"
+					user.Token = "unknown"
 				}
 			}))
 			expectFiring(t, alert, labels)
@@ -372,7 +372,7 @@ func TestSituations(t *testing.T) {
 			to.applyAs(t, "piled", "second", to.configMaps("second", 1)...)
 			expectFiring(t, alert, labels)
 			expectFiring(t, "TrellisReconcileStuck", labels)
-			g.Expect(samples(g, `ALERTS{alertname="TrellisQueueWait",class="piled"}`)).To(BeZero(), "nobody lacks a worker")
+			g.Expect(samples(g, `ALERTS{alertname="TrellisQueueWait",class="piled"}`)).To(BeZero(), "no ManagedResource waits for a worker")
 			to.limit(t, 0)
 			expectOver(t, alert, labels)
 			g.Eventually(logs).Should(MatchRegexp(`A run took long.*"managedResource": "shoot--piled/first"`))
@@ -394,7 +394,7 @@ func TestSituations(t *testing.T) {
 			}
 			to.limit(t, 1)
 			for i := range count {
-				to.meddle(name(i))
+				to.disturb(name(i))
 			}
 			expectFiring(t, "TrellisDriftSlow", labels)
 			expectOver(t, "TrellisDriftSlow", labels)

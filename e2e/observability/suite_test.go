@@ -193,7 +193,7 @@ func prepareTarget(t *testing.T, name string) *target {
 	return to
 }
 
-// keep leaves a way open until the end, since the hub goes on with what it was asked to delete.
+// keep leaves a way open until the end, since the hub continues to delete what it was asked to delete.
 func keep(way *proxy) {
 	waysMu.Lock()
 	defer waysMu.Unlock()
@@ -290,8 +290,8 @@ func (to *target) change(t *testing.T, name string, manifests ...string) {
 		context.Background(), testbed.Content(to.namespace, name, "objects.yaml", manifests...))).To(Succeed())
 }
 
-// alone registers a target that serves a class of its own, which is named after it: of alerts that only tell the class,
-// it has its own ones then.
+// alone registers a target that serves a class of its own, which is named after it: alerts that name only the class are
+// then those of this target.
 func alone(t *testing.T, class string) (to *target, labels map[string]string) {
 	t.Helper()
 	to = newTarget(t, class, long)
@@ -341,12 +341,12 @@ func (to *target) live(name string) (*corev1.ConfigMap, error) {
 	return object, home.Client.Get(context.Background(), client.ObjectKeyFromObject(object), object)
 }
 
-// meddle changes a ConfigMap behind the hub's back, unless it is changed already.
-func (to *target) meddle(name string) {
+// disturb changes a ConfigMap as another client, unless it is changed already.
+func (to *target) disturb(name string) {
 	object, err := to.live(name)
 	if err == nil && object.Data["key"] == "well" {
 		patch := client.RawPatch(client.Merge.Type(), []byte(`{"data":{"key":"ill"}}`))
-		_ = home.Client.Patch(context.Background(), object, patch, client.FieldOwner("meddler"))
+		_ = home.Client.Patch(context.Background(), object, patch, client.FieldOwner("another-client"))
 	}
 }
 

@@ -49,7 +49,7 @@ func TestTheFleetGoesDown(t *testing.T) {
 }
 
 // A target that sleeps is away on purpose. Another one, which is away at the same time, shows that alerts work.
-func TestNobodyIsAlarmedByAHibernatedTarget(t *testing.T) {
+func TestNoAlertFiresForAHibernatedTarget(t *testing.T) {
 	g, ctx := NewWithT(t), context.Background()
 	asleep, witness := newTarget(t, "asleep", long), newTarget(t, "witness", long)
 	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: asleep.namespace, Name: asleep.name}}

@@ -147,7 +147,7 @@ var webhookSituations = map[string]func(t *testing.T, alert string){
 		}}
 		t.Cleanup(caller.CloseIdleConnections)
 		stop := meanwhile(t, 200*time.Millisecond, func() {
-			url := fmt.Sprintf("https://127.0.0.1:%d/shoot--foo/foo/nobody/seccomp-profile", webhookPorts[0])
+			url := fmt.Sprintf("https://127.0.0.1:%d/shoot--foo/foo/unknown/seccomp-profile", webhookPorts[0])
 			if answer, err := caller.Post(url, "application/json", bytes.NewReader([]byte("{}"))); err == nil {
 				_ = answer.Body.Close()
 			}
@@ -219,8 +219,8 @@ var webhookSituations = map[string]func(t *testing.T, alert string){
 	},
 }
 
-// callWebhooks says which webhooks the API server of the target calls. They are switched off again before the target
-// is deleted, for nobody else cleans up the cluster of all targets.
+// callWebhooks says which webhooks the API server of the target calls. They are switched off again before the target is
+// deleted: nothing else cleans up the cluster of all targets.
 func (to *target) callWebhooks(t *testing.T, webhooks string) {
 	t.Helper()
 	tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: to.namespace, Name: to.name}}

@@ -19,7 +19,7 @@ import (
 // unprovoked are the alerts that no situation here provokes, and why. Their unit tests are all there is.
 var unprovoked = map[string]string{
 	"TrellisLoopStuck":   "a loop would have to be stuck in a hub that has no fault",
-	"TrellisRunsOverdue": "a run would have to go on after its deadline in a hub that has no fault",
+	"TrellisRunsOverdue": "a run would have to continue after its deadline in a hub that has no fault",
 }
 
 // someTargets selects targets in which what the panels of a target show has happened.

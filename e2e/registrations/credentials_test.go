@@ -34,7 +34,7 @@ func TestExpiredCredentialIsReportedAndReplaced(t *testing.T) {
 	p.eventually("target", hubv1alpha1.ConditionReady, "False/CredentialsExpired")
 	p.eventuallyEvent("target", hubv1alpha1.ReasonCredentialsExpired, "expired at")
 	p.eventuallyMR("mr", resourcesv1alpha1.ConditionReady, "Unknown/TargetUnreachable")
-	p.edit(target, "mr-0", "nobody can see it")
+	p.edit(target, "mr-0", "changed without credentials")
 
 	p.Expect(target.RotateToken(fleetsim.Rotation{})).To(Succeed())
 	p.rewrite("target", target)
@@ -126,6 +126,6 @@ func TestRegistrationThatLeadsElsewhereAndBack(t *testing.T) {
 	p.Eventually(func() string { return p.value(second, "mr-1") }).Should(Equal("1"))
 	p.eventuallyReady("mr")
 	p.eventuallyEvent("mr", "ObjectsReleased", "2 objects stay behind")
-	p.Expect(p.value(first, "mr-0")).To(Equal("1"), "nothing is deleted where nobody is at work any more")
+	p.Expect(p.value(first, "mr-0")).To(Equal("1"), "nothing is deleted where no controller works any longer")
 	p.Expect(append(p.writes(first, "delete"), p.writes(second, "delete")...)).To(BeEmpty())
 }

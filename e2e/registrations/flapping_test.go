@@ -98,7 +98,7 @@ func TestSecretThatFlaps(t *testing.T) {
 			p.expectCare(target, "mr-11", "1")
 			p.Expect(p.target("target").UID).To(Equal(uid), "it is remembered what is known of the target")
 			if c.served {
-				p.Expect(p.sockets(target)).To(HaveLen(1), "the connection goes on")
+				p.Expect(p.sockets(target)).To(HaveLen(1), "the connection stays open")
 			}
 			if c.watched {
 				p.Expect(p.watches()).To(Equal(watches), "and so do its watches")

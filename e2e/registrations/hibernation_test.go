@@ -22,7 +22,7 @@ func TestTargetThatSleeps(t *testing.T) {
 	p.Eventually(func() string { return p.target("target").Labels[hubv1alpha1.StatusLabel] }).Should(Equal(hubv1alpha1.StatusHealthy))
 
 	p.annotate(targetCluster(p, "target"), hubv1alpha1.HibernatedAnnotation, "true")
-	p.Eventually(target.Connections).Should(BeZero(), "nothing is asked of it any more")
+	p.Eventually(target.Connections).Should(BeZero(), "it gets no more requests")
 	conditions := func() []metav1.Condition { return p.target("target").Status.Conditions }
 	before := conditions()
 	p.Expect(target.Hibernate()).To(Succeed())

@@ -137,7 +137,7 @@ func (p *place) managed(target *fleetsim.Target) int {
 func (p *place) edit(target *fleetsim.Target, name, value string) {
 	p.t.Helper()
 	_, err := target.Call(p.ctx, fleetsim.Call{
-		Method: http.MethodPatch, Path: "/api/v1/namespaces/default/configmaps/" + name, UserAgent: "somebody",
+		Method: http.MethodPatch, Path: "/api/v1/namespaces/default/configmaps/" + name, UserAgent: "another-client",
 		ContentType: "application/merge-patch+json", Body: fmt.Appendf(nil, `{"data":{"key":%q}}`, value),
 	})
 	p.Expect(err).NotTo(HaveOccurred())

@@ -209,7 +209,7 @@ func TestAServiceAccountThatDoesNotNoteItsUserStays(t *testing.T) {
 	p.Expect(target.Client.Get(p.ctx, client.ObjectKey{Name: "trellisctl:" + p.name + ":old"}, &rbacv1.ClusterRoleBinding{})).To(Succeed())
 }
 
-func TestAServiceAccountThatSomebodyElseMadeStays(t *testing.T) {
+func TestAServiceAccountThatAnotherClientMadeStays(t *testing.T) {
 	p := newPlace(t)
 	theirs := &corev1.ServiceAccount{ObjectMeta: metaOf(p.name, "theirs")}
 	p.Expect(target.Client.Create(p.ctx, theirs)).To(Succeed())
@@ -271,7 +271,7 @@ func TestWhatIsNotRegistered(t *testing.T) {
 		})
 		return p.file("kubeconfig", string(raw))
 	}
-	nobody, err := target.ClientCertKubeconfig("nobody", nil, time.Hour)
+	unprivileged, err := target.ClientCertKubeconfig("unprivileged", nil, time.Hour)
 	p.Expect(err).NotTo(HaveOccurred())
 	expired, err := target.ServiceAccountKubeconfig(p.ctx, p.name, "expired", -time.Hour)
 	p.Expect(err).NotTo(HaveOccurred())
@@ -297,7 +297,7 @@ func TestWhatIsNotRegistered(t *testing.T) {
 		"unreachable": {[]string{"--connect-timeout", "2s", "--from-kubeconfig", change(func(_ *clientcmdapi.Config, c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 			c.Server = "https://127.0.0.1:1"
 		})}, cli.ExitUnreachable, "does not answer"},
-		"no rights":   {[]string{"--from-kubeconfig", p.file("x", string(nobody))}, cli.ExitRefused, "may not read the namespace kube-system"},
+		"no rights":   {[]string{"--from-kubeconfig", p.file("x", string(unprivileged))}, cli.ExitRefused, "may not read the namespace kube-system"},
 		"expired":     {[]string{"--from-kubeconfig", p.file("x", string(expired))}, cli.ExitRefused, "does not accept the credential"},
 		"bad name":    {[]string{"--from-kubeconfig", admin, "--class", "a/b"}, cli.ExitUsage, "becomes the value of a label"},
 		"short token": {[]string{"--from-kubeconfig", admin, "--create-service-account", "--token-duration", "1m"}, cli.ExitUsage, "no tokens for less than 10m0s"},
@@ -325,7 +325,7 @@ func TestFilesAreEmbedded(t *testing.T) {
 		}
 		user.ClientCertificateData, user.ClientKeyData, cluster.CertificateAuthorityData = nil, nil, nil
 		user.ClientCertificate, user.ClientKey, cluster.CertificateAuthority = "crt", "key", "ca" // beside the kubeconfig
-		c.Contexts["other"] = &clientcmdapi.Context{Cluster: "nowhere", AuthInfo: "nobody"}
+		c.Contexts["other"] = &clientcmdapi.Context{Cluster: "nowhere", AuthInfo: "missing"}
 	})
 	p.Expect(os.WriteFile(directory+"/kubeconfig", raw, 0o600)).To(Succeed())
 	p.succeeds("cluster", "add", "shoot-a", "--from-kubeconfig", directory+"/kubeconfig", "--wait", "--timeout", "90s")

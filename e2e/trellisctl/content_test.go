@@ -122,7 +122,7 @@ func TestDiffRehearsesWhatTheHubDoes(t *testing.T) {
 		obj := map[string]client.Object{"cm": &corev1.ConfigMap{}, "secret": &corev1.Secret{}, "deployment": &appsv1.Deployment{}}[kind]
 		obj.SetNamespace(p.name)
 		obj.SetName(name)
-		p.Expect(target.Client.Patch(p.ctx, obj, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.FieldOwner("somebody"))).To(Succeed())
+		p.Expect(target.Client.Patch(p.ctx, obj, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.FieldOwner("another-client"))).To(Succeed())
 	}
 	edit("cm", "a", `{"data":{"key":"2","foreign":"x"},"metadata":{"labels":{"theirs":"stays"}}}`)
 	edit("deployment", "web", `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":5,"containers":[{"name":"app","image":"web:2","env":[{"name":"FOREIGN","value":"1"}]}]}}}}`)
@@ -133,7 +133,7 @@ func TestDiffRehearsesWhatTheHubDoes(t *testing.T) {
 	report := p.report(r)
 	p.Expect(of(report, "a").Fields).To(ConsistOf(
 		diff.Field{Path: "data.foreign", From: "x"}, diff.Field{Path: "data.key", From: "2", To: "1"}))
-	p.Expect(of(report, "a").Notes).To(ConsistOf("taken back from somebody: .data.foreign"))
+	p.Expect(of(report, "a").Notes).To(ConsistOf("taken back from another-client: .data.foreign"))
 	p.Expect(of(report, "b").Action).To(Equal(diff.Create))
 	p.Expect(of(report, "s").Fields).To(ConsistOf(diff.Field{Path: "data.password", From: "(hidden, 13 bytes)", To: "(hidden, 6 bytes)"}))
 	p.Expect(of(report, "web").Fields).To(ConsistOf(

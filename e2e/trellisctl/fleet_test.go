@@ -88,7 +88,7 @@ func TestRolloutStatus(t *testing.T) {
 	p.Expect(p.succeeds("rollout", "status", "mr", "addons", "--watch").out).
 		To(HavePrefix("1 of 1 ManagedResource have the change"))
 
-	// Nobody applies what changes while it is suspended.
+	// What changes while it is suspended is not applied.
 	p.succeeds("suspend", "mr", "addons", "--timeout", "90s")
 	file := p.file("manifests.yaml", p.configMap("a", "2"))
 	p.succeeds("pack", "-f", file, "--name", "addons", "--apply")
@@ -130,9 +130,9 @@ func TestCheckAndVersion(t *testing.T) {
 	p.Expect(r.code).To(Equal(cli.ExitFound))
 	p.Expect(r.out).To(MatchRegexp(`failed +cluster ` + p.name + `/shoot-a: .*--allow-network`))
 
-	raw, err := source.ClientCertKubeconfig("nobody", nil, time.Hour)
+	raw, err := source.ClientCertKubeconfig("unprivileged", nil, time.Hour)
 	p.Expect(err).NotTo(HaveOccurred())
-	r = p.ctl("--kubeconfig", p.file("nobody", string(raw)), "check", "--targets=false")
+	r = p.ctl("--kubeconfig", p.file("unprivileged", string(raw)), "check", "--targets=false")
 	p.Expect(r.code).To(Equal(cli.ExitFound))
 	p.Expect(r.out).To(And(MatchRegexp(`failed +right to get, list targetclusters in namespace `+p.name),
 		MatchRegexp(`warning +right to list events`)))
@@ -159,7 +159,7 @@ func TestAccess(t *testing.T) {
 	streams = p.credential("kubeconfig", p.name+"/shoot-a", "--service-account", p.name+"/viewer", "--duration",
 		"10m", "-o", "json")
 	p.Expect(p.who(streams.out)).To(Equal("system:serviceaccount:" + p.name + ":viewer"))
-	p.Expect(p.credential("kubeconfig", "shoot-a", "--service-account", p.name+"/nobody").code).
+	p.Expect(p.credential("kubeconfig", "shoot-a", "--service-account", p.name+"/missing").code).
 		To(Equal(cli.ExitNotFound))
 
 	// kubectl gets it from memory, and its exit code is passed on.

@@ -160,12 +160,13 @@ func TestWhy(t *testing.T) {
 
 func TestWhoHasNoRightsAndASourceThatDoesNotAnswer(t *testing.T) {
 	p := newPlace(t)
-	raw, err := source.ClientCertKubeconfig("nobody", nil, time.Hour)
+	raw, err := source.ClientCertKubeconfig("unprivileged", nil, time.Hour)
 	p.Expect(err).NotTo(HaveOccurred())
-	nobody := p.file("nobody", string(raw))
-	p.fails(cli.ExitRefused, "is forbidden", "--kubeconfig", nobody, "cluster", "list")
-	p.fails(cli.ExitRefused, "is forbidden", "--kubeconfig", nobody, "status", "mr", "addons")
-	p.fails(cli.ExitRefused, "is forbidden", "--kubeconfig", nobody, "cluster", "add", "x", "--from-kubeconfig", admin)
+	unprivileged := p.file("unprivileged", string(raw))
+	p.fails(cli.ExitRefused, "is forbidden", "--kubeconfig", unprivileged, "cluster", "list")
+	p.fails(cli.ExitRefused, "is forbidden", "--kubeconfig", unprivileged, "status", "mr", "addons")
+	p.fails(cli.ExitRefused, "is forbidden",
+		"--kubeconfig", unprivileged, "cluster", "add", "x", "--from-kubeconfig", admin)
 	// Who may read the source and not write it creates nothing in the target either.
 	raw, err = source.ClientCertKubeconfig("reader", nil, time.Hour)
 	p.Expect(err).NotTo(HaveOccurred())

@@ -74,5 +74,5 @@ func TestWebhooksOfAHubThatIsGone(t *testing.T) {
 		Not(ContainSubstring("others"))))
 	p.Expect(r.err).To(ContainSubstring(p.name + "/shoot"))
 	p.Eventually(try).Should(Succeed())
-	p.Expect(target.Client.Delete(p.ctx, others)).To(Succeed(), "it is somebody else's")
+	p.Expect(target.Client.Delete(p.ctx, others)).To(Succeed(), "it belongs to another client")
 }

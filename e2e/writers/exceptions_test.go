@@ -315,10 +315,10 @@ func (e exception) run(p place) {
 	same("after new content")
 	p.awaitPatches(obj, 1+e.extra+5, 2)
 	for _, note := range p.corrections() {
-		p.Expect(note).To(ContainSubstring("nudger"), "nobody else was corrected")
+		p.Expect(note).To(ContainSubstring("nudger"), "no other client was corrected")
 		for _, manager := range managers(first) {
 			if manager != "trellis" && manager != "nudger" {
-				p.Expect(note).NotTo(ContainSubstring(manager+" ("), "nobody else was corrected")
+				p.Expect(note).NotTo(ContainSubstring(manager+" ("), "no other client was corrected")
 			}
 		}
 	}

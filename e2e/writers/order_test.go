@@ -128,7 +128,7 @@ func TestDeletionGoesBackwards(t *testing.T) {
 
 func (p place) unblock(obj *unstructured.Unstructured) {
 	p.t.Helper()
-	p.mergePatch(obj, "somebody", `{"metadata":{"finalizers":null}}`)
+	p.mergePatch(obj, "another-client", `{"metadata":{"finalizers":null}}`)
 }
 
 // A failure stops only what needs the object. All failures are reported: twenty in full, the rest as a number.

@@ -44,7 +44,7 @@ func TestAutoscalerOfTheControllerManagerScales(t *testing.T) {
 		"StatefulSet": strings.NewReplacer("kind: Deployment", "kind: StatefulSet", "replicas: 1", "replicas: 1\n  serviceName: app").Replace(scaledDeployment),
 	}
 	for kind, manifest := range kinds {
-		for _, whose := range []string{"somebody's", "of the same ManagedResource"} {
+		for _, whose := range []string{"of another client", "of the same ManagedResource"} {
 			t.Run(kind+" by an autoscaler "+whose, func(t *testing.T) {
 				t.Parallel()
 				p := newPlace(t)
@@ -52,7 +52,7 @@ func TestAutoscalerOfTheControllerManagerScales(t *testing.T) {
 				obj := p.objects(manifest)[0]
 				hpa := p.objects(fmt.Sprintf(autoscaler, 3, 5, kind))[0]
 				objects := []*unstructured.Unstructured{obj}
-				if whose == "somebody's" {
+				if whose == "of another client" {
 					p.create(hpa)
 				} else {
 					objects = append(objects, hpa)
@@ -68,13 +68,13 @@ func TestAutoscalerOfTheControllerManagerScales(t *testing.T) {
 				p.Expect(replicasOf(p, obj)()).To(Equal(int64(3)))
 				p.Expect(p.live(obj).GetUID()).To(Equal(uid))
 
-				if whose == "somebody's" { // now people scale it, which the autoscaler undoes, and not the hub
+				if whose == "of another client" { // now people scale it, which the autoscaler undoes, and not the hub
 					scale(p, obj, 9)
 					p.Eventually(replicasOf(p, obj)).Should(Equal(int64(5)), func() string { return hub.Log.About(p.ns) })
 				}
 				p.expectUndisturbed("mr")
 				for _, note := range p.corrections() {
-					p.Expect(note).To(ContainSubstring("nudger"), "nobody else was corrected")
+					p.Expect(note).To(ContainSubstring("nudger"), "no other client was corrected")
 				}
 			})
 		}
@@ -129,7 +129,7 @@ func TestMR25_RecommendedResources(t *testing.T) {
 		p.nudge(obj)
 		p.Expect(resourcesOf(p, obj)()).To(Equal("70m 70Mi 0, 1 200Mi"))
 		// Others than CPU and memory are kept as the manifest says.
-		p.mergePatch(obj, "somebody", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.org/app:1","resources":{"requests":{"cpu":"70m","memory":"70Mi","ephemeral-storage":"9Gi"},"limits":{"cpu":"1","memory":"200Mi"}}}]}}}}`)
+		p.mergePatch(obj, "another-client", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.org/app:1","resources":{"requests":{"cpu":"70m","memory":"70Mi","ephemeral-storage":"9Gi"},"limits":{"cpu":"1","memory":"200Mi"}}}]}}}}`)
 		p.Eventually(resourcesOf(p, obj)).Should(Equal("70m 70Mi 0, 1 200Mi"))
 	})
 }
