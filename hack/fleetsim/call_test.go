@@ -22,7 +22,7 @@ func TestCallsComePastFaultsAndNetwork(t *testing.T) {
 
 	const path = "/api/v1/namespaces/default/configmaps"
 	_, err = target.Call(t.Context(), fleetsim.Call{
-		Method: http.MethodPost, Path: path, ContentType: "application/json", UserAgent: "somebody",
+		Method: http.MethodPost, Path: path, ContentType: "application/json", UserAgent: "another-client",
 		Body: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"key":"value"}}`),
 	})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -38,5 +38,5 @@ func TestCallsComePastFaultsAndNetwork(t *testing.T) {
 
 	history := target.Journal().History().Changes
 	g.Expect(history).To(HaveLen(1))
-	g.Expect(history[0].UserAgent).To(Equal("somebody"), "the journal knows whose it was")
+	g.Expect(history[0].UserAgent).To(Equal("another-client"), "the journal knows whose it was")
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// validity of a certificate whose lifetime nobody set.
+	// validity of a certificate without a lifetime of its own.
 	validity = 365 * 24 * time.Hour
 	// leeway is how long before now certificates begin to be valid, for clocks that are a little wrong.
 	leeway = time.Hour
@@ -85,7 +85,7 @@ func (a *authority) serving(name string, now time.Time, lifetime time.Duration) 
 	return a.issue(template)
 }
 
-// client makes a certificate for a user, with a serial number that tells it from the others of this authority.
+// client makes a certificate for a user, with a serial number that no other of this authority has.
 func (a *authority) client(user string, groups []string, serial uint64, now time.Time, lifetime time.Duration) (tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: new(big.Int).SetUint64(serial),
@@ -114,6 +114,6 @@ func tlsConfig(serving tls.Certificate) *tls.Config {
 		ClientAuth:             tls.RequestClientCert,
 		MinVersion:             tls.VersionTLS13,
 		NextProtos:             []string{"h2", "http/1.1"},
-		SessionTicketsDisabled: true, // whoever connects shall see the certificate of now
+		SessionTicketsDisabled: true, // each new connection has to get the current certificate
 	}
 }

@@ -31,7 +31,7 @@
 // # Trade-offs
 //
 //   - Targets differ by their ports, not by their addresses or host names, so that no machine needs to be prepared.
-//   - Authentication is real, authorization is not simulated: whoever has a credential may do everything.
+//   - Authentication is real, authorization is not simulated: a client with a credential may do everything.
 //   - Tokens are signed with a secret of the target, not with a key pair, since only the target itself checks them;
 //     clients can read their expiry as they can that of any JSON web token. A token of a service account stays valid
 //     until it expires, whatever becomes of the account.

@@ -93,7 +93,7 @@ func TestANewServingCertificateOfTheSameAuthority(t *testing.T) {
 
 	g.Expect(target.RotateServingCertificate(fleetsim.Rotation{Lifetime: -time.Minute})).To(Succeed())
 	g.Expect(connect(t, rest.CopyConfig(config)).hello()).To(MatchError(ContainSubstring("certificate has expired")))
-	g.Expect(open.hello()).To(Succeed(), "open connections go on")
+	g.Expect(open.hello()).To(Succeed(), "open connections continue")
 	g.Expect(target.RotateServingCertificate(fleetsim.Rotation{})).To(Succeed())
 	g.Expect(connect(t, rest.CopyConfig(config)).hello()).To(Succeed())
 }
@@ -105,7 +105,7 @@ func TestANewCertificateAuthority(t *testing.T) {
 	open := visit(t, target)
 	g.Expect(open.hello()).To(Succeed())
 	g.Expect(target.RotateCA(fleetsim.Rotation{})).To(Succeed())
-	g.Expect(open.hello()).To(Succeed(), "open connections go on")
+	g.Expect(open.hello()).To(Succeed(), "open connections continue")
 	g.Expect(connect(t, old).hello()).To(MatchError(ContainSubstring("certificate signed by unknown authority")))
 	g.Expect(visit(t, target).hello()).To(Succeed())
 

@@ -236,7 +236,7 @@ func (t *Target) authenticate(r *http.Request) (apiserver.User, bool) {
 	return t.credentials.authenticate(r)
 }
 
-// answered tells the journal of requests that a fault kept from the server.
+// answered records requests in the journal that a fault kept from the server.
 func (t *Target) answered(a fault.Answer) {
 	resource := a.Resource
 	if resource == "" {

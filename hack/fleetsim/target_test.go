@@ -117,7 +117,7 @@ func TestAFaultOfOneTargetLeavesTheOthersAlone(t *testing.T) {
 	}
 }
 
-func TestTheJournalHearsOfWhatFaultsAnswered(t *testing.T) {
+func TestTheJournalRecordsWhatFaultsAnswered(t *testing.T) {
 	g := NewWithT(t)
 	target := one(t, fleetsim.Options{})
 	_, err := target.Faults().Set(fault.Fault{Kind: fault.Status, Code: 503, Match: fault.Match{Resources: []string{"namespaces"}}})
@@ -134,7 +134,7 @@ func TestTheJournalHearsOfWhatFaultsAnswered(t *testing.T) {
 	g.Expect(codes).To(HaveKeyWithValue("list configmaps", 200))
 }
 
-func TestTheJournalHearsOfWhatNobodyAnswered(t *testing.T) {
+func TestTheJournalRecordsRequestsWithoutAnAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		fault   fault.Fault

@@ -74,22 +74,22 @@ func (c *credentials) issue(namespace, name string, uid types.UID, seconds int64
 
 // userOf returns the user of a token that is valid now.
 func (c *credentials) userOf(token string, current *generation) (apiserver.User, bool) {
-	nobody := apiserver.User{}
+	noUser := apiserver.User{}
 	end := strings.LastIndexByte(token, '.')
 	if end < 0 || !strings.HasPrefix(token, header+".") || end < len(header) {
-		return nobody, false
+		return noUser, false
 	}
 	signature, err := base64.RawURLEncoding.DecodeString(token[end+1:])
 	if err != nil || !hmac.Equal(signature, c.signature(token[:end])) {
-		return nobody, false
+		return noUser, false
 	}
 	var t claims
 	payload, err := base64.RawURLEncoding.DecodeString(token[len(header)+1 : end])
 	if err != nil || json.Unmarshal(payload, &t) != nil {
-		return nobody, false
+		return noUser, false
 	}
 	if t.Expires != 0 && c.clock().Unix() >= t.Expires {
-		return nobody, false
+		return noUser, false
 	}
 	if k := t.Kubernetes; k != nil {
 		return apiserver.User{
@@ -98,7 +98,7 @@ func (c *credentials) userOf(token string, current *generation) (apiserver.User,
 		}, true
 	}
 	if current == nil || t.Number < current.oldest {
-		return nobody, false
+		return noUser, false
 	}
 	return admin, true
 }

@@ -67,7 +67,7 @@ func (c *call) afterWrite(o *storage.Object) {
 	})
 }
 
-// step does what is to be done now, and tells whether there was anything.
+// step does what is to be done now, and reports whether there was anything.
 func (s *Server) step() bool {
 	s.control.mu.Lock()
 	s.control.running = s.control.again && s.stopped.Err() == nil
@@ -128,7 +128,7 @@ func (c *call) modify(key string, fn func(u *unstructured.Unstructured)) {
 	}
 }
 
-// updateStatus writes the status of an object as kube-apiserver itself does, with managed fields that tell of it. If the object
+// updateStatus writes the status of an object as kube-apiserver itself does, with managed fields for it. If the object
 // has changed meanwhile, nothing happens: it is looked at again then.
 func (c *call) updateStatus(o *unstructured.Unstructured) {
 	body, err := json.Marshal(o)
@@ -147,13 +147,13 @@ func background() *metav1.DeleteOptions {
 	return &metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 }
 
-// empty deletes all objects of a resource, or those in a namespace, and tells whether none is left.
+// empty deletes all objects of a resource, or those in a namespace, and reports whether none is left.
 func (c *call) empty(namespace string) bool {
 	objects, _, _ := c.store.List(c.group(), namespace, 0) // the newest state is always known
 	left := false
 	for _, o := range objects {
 		if o.Terminating() {
-			left = true // until somebody takes its finalizers away
+			left = true // until a client removes its finalizers
 			continue
 		}
 		_, gone, err := c.remove(o.Key(), background())

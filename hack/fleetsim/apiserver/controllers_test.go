@@ -134,9 +134,10 @@ func TestACustomResourceComesAndGoes(t *testing.T) {
 	g.Expect(s.send(g, "GET", things, "").at("items")).To(BeEmpty())
 }
 
-// TestNothingReturnsWithADefinition writes without a pause while a CustomResourceDefinition goes, held by nobody or by somebody else.
+// TestNothingReturnsWithADefinition writes without a pause while a CustomResourceDefinition is deleted, with and
+// without a finalizer of another client.
 func TestNothingReturnsWithADefinition(t *testing.T) {
-	for name, finalizers := range map[string]any{"nobody": nil, "somebody": []any{"sim.test/hold"}} {
+	for name, finalizers := range map[string]any{"no finalizer": nil, "a finalizer": []any{"sim.test/hold"}} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := start(t, apiserver.Options{})

@@ -78,7 +78,7 @@ func (c *call) delete() error {
 	return nil
 }
 
-// returnsDeleted tells for which resources the answer to a deletion is what was deleted, not a Status.
+// returnsDeleted reports whether the answer to a deletion is the deleted object, not a Status.
 func returnsDeleted(r schema.GroupResource) bool {
 	switch r.Group {
 	case "":
@@ -223,7 +223,7 @@ func (c *call) kind() schema.GroupResource {
 	return schema.GroupResource{Group: c.group().Group, Resource: c.resource.Kind}
 }
 
-// deletesInTwoSteps tells of the resources whose deletion only marks them; a controller does the rest.
+// deletesInTwoSteps reports whether a deletion of the resource only marks objects; a controller does the rest.
 func (c *call) deletesInTwoSteps() bool {
 	return c.group() == namespaces || c.group() == customResources
 }

@@ -15,7 +15,7 @@ import (
 
 const aggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// Serves tells whether there are resources of the group version.
+// Serves reports whether there are resources of the group version.
 func (s *Server) Serves(gv schema.GroupVersion) bool {
 	return slices.ContainsFunc(s.registry.Load().Resources(), func(r *kinds.Resource) bool { return r.GVR.GroupVersion() == gv })
 }
@@ -79,7 +79,7 @@ func asksForAggregated(r *http.Request) (aggregated, acceptable bool) {
 func (c *call) sendDocument(contentType string, doc []byte) {
 	c.w.Header().Set("Content-Type", contentType)
 	c.w.WriteHeader(http.StatusOK)
-	_, _ = c.w.Write(doc) // if the client has gone, nobody is left to tell
+	_, _ = c.w.Write(doc) // if the client has gone, there is no one to report it to
 }
 
 func (c *call) version() {

@@ -45,9 +45,8 @@
 //
 // # Trade-offs
 //
-//   - Nothing is collected by owner references: dependents stay. Nobody plays the kubelet either, so a pod that was
-//     assigned to a node and is deleted stays until it is deleted with a grace period of zero. A namespace's deletion
-//     does that.
+//   - Nothing is collected by owner references: dependents stay. There is no kubelet either, so a pod that was assigned
+//     to a node and is deleted stays until it is deleted with a grace period of zero. A namespace's deletion does that.
 //   - Everybody who is authenticated may do everything.
 //   - A list of the future fails at once, where a real server waits three seconds.
 //   - Compact ends watches that run, with a 410. A real server's continue, served from its cache; the simulated one

@@ -95,7 +95,7 @@ func (c *call) negotiate() error {
 	return notAcceptable("only the following media types are accepted: " + mediaTypes)
 }
 
-// builtIn tells whether the resource is not a custom one.
+// builtIn reports whether the resource is not a custom one.
 func (c *call) builtIn() bool {
 	return !c.resource.Custom()
 }
@@ -197,7 +197,7 @@ func (c *call) sendAs(code int, as format, b []byte) {
 	control := http.NewResponseController(c.w)
 	_ = control.SetWriteDeadline(time.Now().Add(c.o.WriteTimeout)) // not every connection can; net/http ends it with the answer
 	c.w.WriteHeader(code)
-	_, _ = c.w.Write(b) // if the client has gone, nobody is left to tell
+	_, _ = c.w.Write(b) // if the client has gone, there is no one to report it to
 }
 
 // fail answers with a Status.

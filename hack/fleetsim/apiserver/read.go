@@ -58,7 +58,7 @@ func (c *call) get() error {
 	return nil
 }
 
-// parseVersion reads a resourceVersion. The error has no reason, and becomes a 500, if nobody gives it one.
+// parseVersion reads a resourceVersion. The error has no reason, and becomes a 500 unless the caller gives it one.
 func parseVersion(s string) (uint64, error) {
 	version, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {

@@ -65,7 +65,8 @@ func (c *call) answerReview() error {
 	return nil
 }
 
-// reviewed says whose token one is: of whoever would send a request with it. Audiences are not looked at.
+// reviewed returns the user of a token: the one that a request with it would be authenticated as. Audiences
+// are ignored.
 func (c *call) reviewed(token string) authenticationv1.TokenReviewStatus {
 	user, ok := admin, true
 	if c.o.Authenticate != nil {

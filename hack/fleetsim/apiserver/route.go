@@ -160,7 +160,7 @@ func (c *call) authenticate() (User, bool) {
 	return user, ok
 }
 
-// notServed is the answer to a path that nobody serves: no Status, unless it is below a group of which something is.
+// notServed is the answer to a path that is not served: no Status, unless it is below a group of which something is.
 func (c *call) notServed() {
 	parts := strings.Split(strings.Trim(c.r.URL.Path, "/"), "/")
 	if parts[0] == "api" || parts[0] == "apis" && len(parts) > 1 && slices.ContainsFunc(kinds.BuiltIn().Resources(), func(r *kinds.Resource) bool {

@@ -121,7 +121,7 @@ func New(o Options) (*Server, error) {
 			return nil
 		})
 	}
-	s.store.Expire() // nobody can have seen what came before
+	s.store.Expire() // no client can have seen what came before
 	return s, nil
 }
 

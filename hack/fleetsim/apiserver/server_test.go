@@ -107,7 +107,7 @@ func TestWritersAtTheSameTimeLoseNothing(t *testing.T) {
 	g.Expect(slices.IsSortedFunc(changes, func(a, b journal.Change) int { return int(a.ResourceVersion) - int(b.ResourceVersion) })).To(BeTrue())
 }
 
-func TestTheJournalIsTold(t *testing.T) {
+func TestTheJournalHasRequestsAndWrites(t *testing.T) {
 	g := NewWithT(t)
 	j := journal.New(journal.Options{})
 	target := j.Target("t")
@@ -213,7 +213,7 @@ func TestAPreparedSnapshotFillsServers(t *testing.T) {
 
 func TestPrepareSaysWhatItCannotApply(t *testing.T) {
 	for name, c := range map[string]struct{ object, message string }{
-		"an unknown kind":      {"{apiVersion: sim.test/v1, kind: Thing, metadata: {namespace: default, name: t}}", "preparing Thing default/t: nobody serves"},
+		"an unknown kind":      {"{apiVersion: sim.test/v1, kind: Thing, metadata: {namespace: default, name: t}}", "preparing Thing default/t: no resource of the kind"},
 		"a missing namespace":  {"{apiVersion: v1, kind: Secret, metadata: {namespace: missing, name: x}}", `namespaces "missing" not found`},
 		"what is not accepted": {"{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: UPPER}}", "is invalid"},
 	} {
@@ -295,7 +295,7 @@ func TestAClientThatDoesNotReadHoldsNothing(t *testing.T) {
 	g.Eventually(ended, patience).Should(Receive())
 }
 
-func TestWritesThatChangeNothingAreToldInTheirOrder(t *testing.T) {
+func TestWritesThatChangeNothingAreRecordedInTheirOrder(t *testing.T) {
 	g := NewWithT(t)
 	target := journal.New(journal.Options{}).Target("t")
 	s := start(t, apiserver.Options{Journal: target})

@@ -83,7 +83,7 @@ func (s *Server) apply(o *unstructured.Unstructured, manager string, now time.Ti
 	gvk := o.GroupVersionKind()
 	i := slices.IndexFunc(s.registry.Load().Resources(), func(r *kinds.Resource) bool { return r.GVK() == gvk && slices.Contains(r.Verbs, "list") })
 	if i < 0 {
-		return errors.New("nobody serves the kind " + gvk.String())
+		return errors.New("no resource of the kind " + gvk.String())
 	}
 	c := &call{Server: s, resource: s.registry.Load().Resources()[i], namespace: o.GetNamespace(), name: o.GetName(), agentName: manager}
 	o = o.DeepCopy()

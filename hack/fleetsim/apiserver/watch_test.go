@@ -184,7 +184,7 @@ func TestAWatchEnds(t *testing.T) {
 	}
 }
 
-func TestAWatchFromTooLongAgoIsToldSo(t *testing.T) {
+func TestAWatchFromAnExpiredVersionGetsAnError(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t, apiserver.Options{Window: 4})
 	for i := range 20 {

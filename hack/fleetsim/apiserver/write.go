@@ -259,13 +259,14 @@ func nameIn(w kinds.Write) string {
 // generateName makes a name of a prefix as kube-apiserver does.
 func generateName(prefix string) string { return prefix[:min(len(prefix), 58)] + rand.String(5) }
 
-// graceIsOver tells whether an object that is being deleted waits for nothing but finalizers.
+// graceIsOver reports whether an object that is being deleted waits for nothing but finalizers.
 func graceIsOver(o *unstructured.Unstructured) bool {
 	grace := o.GetDeletionGracePeriodSeconds()
 	return grace == nil || *grace == 0
 }
 
-// finalized tells whether nothing but finalizers of its metadata keeps an object: namespaces have others in their spec.
+// finalized reports whether nothing but finalizers of its metadata keeps an object: namespaces have others
+// in their spec.
 func (c *call) finalized(o *unstructured.Unstructured) bool {
 	if c.group() != namespaces {
 		return true
@@ -302,7 +303,7 @@ func (c *call) mayCreate(get func(schema.GroupResource, string) *storage.Object,
 	return err
 }
 
-// record tells the journal of a write that changed nothing, if the object is still the one it was computed from.
+// record writes to the journal that a write changed nothing, if the object is still the one it was computed from.
 func (c *call) record(w kinds.Write, live, next *storage.Object, dryRun bool) error {
 	if dryRun {
 		return nil
@@ -316,7 +317,7 @@ func (c *call) record(w kinds.Write, live, next *storage.Object, dryRun bool) er
 	})
 }
 
-// wrote tells the journal of a write. The store is locked.
+// wrote adds a write to the journal. The store is locked.
 func (c *call) wrote(w kinds.Write, before, after *storage.Object, version uint64) {
 	if c.o.Journal == nil {
 		return

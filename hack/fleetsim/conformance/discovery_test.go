@@ -11,8 +11,8 @@ const (
 	bothForms  = aggregated + ",application/json"
 )
 
-// discoveryRows are about what servers tell of themselves. The simulator serves a part of what kube-apiserver does;
-// that part is compared.
+// discoveryRows are about what servers report about themselves. The simulator serves a part of what kube-apiserver
+// does; that part is compared.
 var discoveryRows = []row{
 	{"version", []*step{get("/version").only(build)}},
 	{"who am I", []*step{
@@ -45,7 +45,7 @@ var discoveryRows = []row{
 		get("/apis").accept(bothForms).only(served),
 		get("/apis/apps").accept(bothForms),
 	}},
-	{"discovery in a form that nobody has", []*step{
+	{"discovery in an unknown form", []*step{
 		get("/apis").accept("application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList").want(406),
 		get("/apis").accept("image/png").want(406),
 	}},
@@ -61,11 +61,11 @@ func served(doc, other any) any {
 	switch v := doc.(type) {
 	case map[string]any:
 		o, _ := other.(map[string]any)
-		delete(v, "storageVersionHash") // tells whether the version in etcd changed, which nobody asks a simulator
+		delete(v, "storageVersionHash") // identifies the version in etcd, which a simulator does not have
 		for key, inner := range v {
 			v[key] = served(inner, o[key])
 			if list, is := v[key].([]any); is && key == "resources" {
-				// Of custom resources in no order, and nobody needs one.
+				// Of custom resources in no order, and no client needs one.
 				slices.SortFunc(list, func(a, b any) int { return cmp.Compare(called(a), called(b)) })
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestComparisonNotices is about the comparison itself: which answers it tells apart, and which it does not.
+// TestComparisonNotices is about the comparison itself: which answers it takes for different, and which not.
 func TestComparisonNotices(t *testing.T) {
 	const entry = `{"manager":"a","operation":"Apply","apiVersion":"v1","time":"2020-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}`
 	object := func(uid, version string) string {
@@ -34,7 +34,7 @@ func TestComparisonNotices(t *testing.T) {
 		"a managed field too few":            {[]string{`{"managedFields":[` + entry + `]}`}, []string{`{"managedFields":[]}`}, false},
 		"a time far from now":                {[]string{`{"t":"2001-01-01T00:00:00Z"}`}, []string{`{"t":"2001-01-01T00:00:01Z"}`}, false},
 		"a message":                          {[]string{`{"message":"no"}`}, []string{`{"message":"yes"}`}, false},
-		"a message that tells other uids":    {[]string{`{"message":"not ` + one + `"}`}, []string{`{"message":"not ` + two + `"}`}, true},
+		"a message with other uids":          {[]string{`{"message":"not ` + one + `"}`}, []string{`{"message":"not ` + two + `"}`}, true},
 		"a message with another order":       {[]string{`{"message":"too old resource version: 1 (7)"}`}, []string{`{"message":"too old resource version: 1 (9)"}`}, true},
 		"a cluster IP":                       {[]string{`{"clusterIP":"10.0.0.1"}`}, []string{`{"clusterIP":"10.0.0.2"}`}, true},
 		"no cluster IP":                      {[]string{`{"clusterIP":"10.0.0.1"}`}, []string{`{"clusterIP":"None"}`}, false},

@@ -28,7 +28,7 @@ var leftoverRows = []row{
 		apply("deploy/x?fieldManager=a", podOf(`{name: web, image: "web:1"}`)).want(created),
 		apply("deploy/x?fieldManager=a", withStrategy(`{type: Recreate}`)).want(unprocessable).differs(200, noValidation),
 	}},
-	{"a port of somebody else stays beside one of its name", []*step{
+	{"a port of another client stays beside one of its name", []*step{
 		post("svc?fieldManager=u", object("Service", "x", `spec: {ports: [{name: http, port: 80}]}`)),
 		apply("svc/x?fieldManager=a", object("Service", "x", `spec: {ports: [{name: http, port: 8080}]}`)).
 			want(unprocessable).differs(200, noValidation),

@@ -187,7 +187,7 @@ func (n *normal) leaf(key, v string) any {
 	return n.message(v)
 }
 
-// distance tells a time as the distance from now. One that is far away was not made by the server.
+// distance returns a time as the distance from now. One that is far away was not made by the server.
 func distance(v string, t time.Time) string {
 	const grain, far = 10 * time.Minute, 400 * 24 * time.Hour
 	d := time.Until(t).Round(grain)
@@ -217,8 +217,8 @@ func (n *normal) version(v string) string {
 	return label
 }
 
-// listVersion tells how the version of a list or a bookmark relates to what the row saw so far. Other rows write meanwhile,
-// so nothing more is certain of a new one than that it is not older than the row's objects.
+// listVersion returns how the version of a list or a bookmark relates to what the row saw so far. Other rows write
+// meanwhile, so nothing more is certain of a new one than that it is not older than the row's objects.
 func (n *normal) listVersion(v string) string {
 	number, err := strconv.ParseUint(v, 10, 64)
 	if v == "" || err != nil {
@@ -242,7 +242,8 @@ var (
 	generated = regexp.MustCompile(`gen-[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
 	// A time within a message.
 	instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-	// An object within a message, which kube-apiserver tells as its own Go types have it, and the difference between two.
+	// An object within a message, which kube-apiserver prints as its own Go types have it, and the
+	// difference between two.
 	quotedObject = regexp.MustCompile(`Invalid value: "?\{.*\}"?: `)
 	quotedDiff   = regexp.MustCompile(`(?s)\n(@@ .*)?$`)
 	// What a server speaks besides JSON: see noProtobuf.
@@ -251,7 +252,7 @@ var (
 	goType = regexp.MustCompile(`\(\*\w+\.\w+\)`)
 	goFile = regexp.MustCompile(`"pkg/[a-z/]+\.go:\d+"`)
 	// Versions within messages.
-	told = []*regexp.Regexp{
+	versionsInMessages = []*regexp.Regexp{
 		regexp.MustCompile(`(too old resource version: )(\d+) \(\d+\)`),
 		regexp.MustCompile(`(Too large resource version: \d+, current: )(\d+)`),
 		regexp.MustCompile(`(ResourceVersion in (?:precondition|object meta): )(\d+)`),
@@ -269,7 +270,7 @@ func (n *normal) message(text string) string {
 	text = protobufToo.ReplaceAllString(text, "")
 	text = goType.ReplaceAllString(text, "(<Go type>)")
 	text = goFile.ReplaceAllString(text, "<Go file>")
-	for _, pattern := range told {
+	for _, pattern := range versionsInMessages {
 		text = pattern.ReplaceAllString(text, "$1<version>")
 	}
 	return text

@@ -23,7 +23,7 @@ var readRows = []row{
 		get("cm/x?resourceVersion=${rv}"),
 		get("cm/x?resourceVersion=abc").want(500),
 	}},
-	{"get in a format that nobody has", []*step{
+	{"get in an unknown format", []*step{
 		post("cm", cm("x")),
 		get("cm/x").accept("image/png").want(406),
 		get("cm").accept("image/png").want(406),

@@ -9,7 +9,7 @@ var watchRows = []row{
 		merge("cm/x", `{"data":{"a":"two"}}`), events("w", 1),
 		del("cm/x"), events("w", 1),
 	}},
-	{"watch does not tell of writes that change nothing", []*step{
+	{"watch has no events of writes that change nothing", []*step{
 		apply("cm/x?fieldManager=a", cm("x", `data: {a: one}`)).want(created),
 		watch("w", "cm?watch=true&resourceVersion=${rv}"),
 		apply("cm/x?fieldManager=a", cm("x", `data: {a: one}`)),

@@ -47,7 +47,7 @@ func (a *answer) WriteHeader(code int) {
 }
 
 // Flush implements http.Flusher.
-func (a *answer) Flush() { _ = a.FlushError() } // there is nobody to tell
+func (a *answer) Flush() { _ = a.FlushError() } // there is no caller to return it to
 
 // FlushError is what http.ResponseController calls.
 func (a *answer) FlushError() error {
@@ -101,7 +101,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// strikesBody tells whether faults of a kind strike the body of this answer.
+// strikesBody reports whether faults of a kind strike the body of this answer.
 func (a *answer) strikesBody(kind Kind) bool {
 	switch kind {
 	case Reset, Drip:

@@ -70,7 +70,7 @@ func (c *Conn) end() { c.once.Do(func() { close(c.over) }) }
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		c.end() // nobody is left for what Write may be holding back
+		c.end() // the client is gone: what Write holds back is not sent
 	}
 	if n > 0 && !c.hold() {
 		return 0, net.ErrClosed
@@ -115,7 +115,7 @@ func (c *Conn) holder(state *state) *active {
 	return nil
 }
 
-// struckBy tells whether the fault is one that holds connections, and this one among them.
+// struckBy reports whether the fault is one that holds connections, and this one among them.
 func (c *Conn) struckBy(f *active) bool {
 	isNew := c.number > f.accepted
 	switch f.Kind {
@@ -128,7 +128,7 @@ func (c *Conn) struckBy(f *active) bool {
 	}
 }
 
-// mayBeHeld tells whether a fault holds the connection now or once it has shaken hands.
+// mayBeHeld reports whether a fault holds the connection now or once it has shaken hands.
 func (c *Conn) mayBeHeld() bool {
 	return slices.ContainsFunc(c.listener.faults.state.Load().faults, c.struckBy)
 }
@@ -142,9 +142,10 @@ func (c *Conn) isOver() bool {
 	}
 }
 
-// Handshake returns the configuration for a connection that is about to shake hands: the one given or, if the server is to
-// be Silent after the handshake, one that tells when that is over. It is to be called by GetConfigForClient. The
-// configuration must require TLS 1.3, in which the server has nothing more to say once the client verified it.
+// Handshake returns the configuration for a connection that is about to shake hands: the one given or, if the
+// server is to be Silent after the handshake, one that notices when the handshake is over. It is to be called
+// by GetConfigForClient. The configuration must require TLS 1.3, in which the server has nothing more to say
+// once the client verified it.
 func Handshake(hello *tls.ClientHelloInfo, config *tls.Config) *tls.Config {
 	c, ok := hello.Conn.(*Conn)
 	if !ok || !c.mayBeHeld() {

@@ -33,8 +33,8 @@ func TestABlackHoleSwallowsOpenAndNewConnections(t *testing.T) {
 	defer func() { g.Expect(conn.Close()).To(Succeed()) }()
 	s.add("a")
 	_, err = next(w, brief)
-	g.Expect(err).To(MatchError(ContainSubstring("no event")), "the watch is open and hears nothing")
-	g.Expect(s.reached.Load()).To(Equal(before), "the server hears nothing")
+	g.Expect(err).To(MatchError(ContainSubstring("no event")), "the watch is open and gets no event")
+	g.Expect(s.reached.Load()).To(Equal(before), "the server gets no request")
 
 	done := make(chan error, 1)
 	go func() { done <- v.list(patience) }()
@@ -57,10 +57,10 @@ func TestPingsVanishInABlackHole(t *testing.T) {
 	g.Eventually(w.ResultChan(), patience).Should(Receive(HaveField("Type", BeEquivalentTo("ERROR"))), "the client gives the connection up")
 	s.clear(t)
 	g.Expect(v.version(patience)).To(Succeed())
-	g.Eventually(s.watching, patience).Should(BeZero(), "the server hears that the client has left")
+	g.Eventually(s.watching, patience).Should(BeZero(), "the server notices that the client has left")
 }
 
-func TestNobodyShakesHandsWithClientsThatHaveLeft(t *testing.T) {
+func TestNoHandshakeWithClientsThatHaveLeft(t *testing.T) {
 	g := NewWithT(t)
 	s := start(t)
 	g.Expect(s.client(t).version(patience)).To(Succeed())
@@ -124,7 +124,7 @@ func TestSilenceAfterTheHandshake(t *testing.T) {
 	old := s.client(t)
 	g.Expect(old.version(patience)).To(Succeed())
 	s.set(t, fault.Fault{Kind: fault.Silent})
-	g.Expect(old.version(patience)).To(Succeed(), "open connections go on")
+	g.Expect(old.version(patience)).To(Succeed(), "open connections continue")
 
 	v := s.client(t)
 	v.transport.TLSHandshakeTimeout = patience
@@ -144,7 +144,7 @@ func TestSilenceBeforeTheHandshake(t *testing.T) {
 	old := s.client(t)
 	g.Expect(old.version(patience)).To(Succeed())
 	s.set(t, fault.Fault{Kind: fault.Silent, At: fault.BeforeHandshake})
-	g.Expect(old.version(patience)).To(Succeed(), "open connections go on")
+	g.Expect(old.version(patience)).To(Succeed(), "open connections continue")
 
 	v := s.client(t)
 	v.transport.TLSHandshakeTimeout = brief
@@ -164,7 +164,7 @@ func TestARefusedConnection(t *testing.T) {
 	g.Expect(old.version(patience)).To(Succeed())
 	for range 3 {
 		s.set(t, fault.Fault{Kind: fault.Refuse})
-		g.Expect(old.version(patience)).To(Succeed(), "open connections go on")
+		g.Expect(old.version(patience)).To(Succeed(), "open connections continue")
 		err := s.client(t).version(patience)
 		g.Expect(utilnet.IsConnectionRefused(err)).To(BeTrue(), "%v", err)
 		s.clear(t)
@@ -182,7 +182,7 @@ func TestAStoppedListenerKeepsItsPort(t *testing.T) {
 	err := v.version(patience)
 	g.Expect(utilnet.IsConnectionRefused(err)).To(BeTrue(), "%v", err)
 	_, err = net.Listen("tcp4", s.listener.Addr().String())
-	g.Expect(err).To(MatchError(ContainSubstring("address already in use")), "nobody else gets the port")
+	g.Expect(err).To(MatchError(ContainSubstring("address already in use")), "no other process gets the port")
 
 	s.set(t, fault.Fault{Kind: fault.Refuse})
 	g.Expect(s.listener.Start()).To(Succeed())

@@ -11,8 +11,8 @@
 //
 // # How it works
 //
-// A Switch holds the faults of one server. What it holds is an immutable list behind an atomic pointer with a channel that is
-// closed when the list changes: those that look pay one load, those that wait hear of every change.
+// A Switch holds the faults of one server. What it holds is an immutable list behind an atomic pointer with a channel
+// that is closed when the list changes: readers pay one load, and those that wait are notified of every change.
 //
 // Faults of requests are a middleware (Handler) and a response writer around every answer, since a watch that is long under
 // way must be able to fall silent. Faults of connections (BlackHole, Silent, Refuse) sit below TLS, in a Listener and the
@@ -35,11 +35,12 @@
 //
 // # Trade-offs
 //
-//   - A black hole and silence are pauses of reading and writing, not lost packets. The kernel still answers SYNs, until its
-//     queue of connections that nobody accepts is full; clients see an open connection without an answer either way.
-//   - A connection that its client closed in a black hole keeps its file descriptor until the hole is cleared, as in a real
-//     server that hears of nothing. New connections wait in the kernel's queue and cost this process none. Where a share of
-//     them has to be accepted and held, at most 16 are; the oldest goes first.
+//   - A black hole and silence are pauses of reading and writing, not lost packets. The kernel still answers
+//     SYNs, until its queue of connections that are not accepted is full; clients see an open connection
+//     without an answer either way.
+//   - A connection that its client closed in a black hole keeps its file descriptor until the hole is cleared, as in a
+//     real server, which does not notice it. New connections wait in the kernel's queue and cost this process none.
+//     Where a share of them has to be accepted and held, at most 16 are; the oldest goes first.
 //   - Read deadlines do not fire while a connection is held. Deadlines of a server's own writes do: a watch of package
 //     apiserver whose event could not be sent for 30 s ends when the black hole is cleared, where kube-apiserver might
 //     continue.

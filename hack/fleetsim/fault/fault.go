@@ -18,7 +18,7 @@ const (
 	Latency Kind = "latency"
 	// Hang never answers; other requests on the same connection are.
 	Hang Kind = "hang"
-	// Status answers with Code, and Retry-After if RetryAfter is set. The server does not hear of the request.
+	// Status answers with Code, and Retry-After if RetryAfter is set. The server does not get the request.
 	Status Kind = "status"
 	// Reset ends the connection with a TCP reset: before the answer or, if After is set, when After bytes of it were sent.
 	// Everything else on the connection goes with it.
@@ -108,7 +108,7 @@ func matchesAny(patterns []string, s string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool { return Glob(pattern, s) })
 }
 
-// Glob tells whether s is what the pattern says, in which "*" stands for any characters, none and slashes included.
+// Glob reports whether s is what the pattern says, in which "*" stands for any characters, none and slashes included.
 func Glob(pattern, s string) bool {
 	prefix, rest, wild := strings.Cut(pattern, "*")
 	if !wild {

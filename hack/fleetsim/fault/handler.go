@@ -45,7 +45,7 @@ func (s *Switch) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// answered tells of a request that does not reach the server.
+// answered reports a request that does not reach the server to Options.Answered.
 func (s *Switch) answered(a *answer, code int, sent int64, began time.Time) {
 	if s.options.Answered != nil {
 		s.options.Answered(Answer{Request: a.incoming, Verb: a.request().name(), Resource: a.request().resource, Code: code, Sent: sent, Took: time.Since(began)})
@@ -96,7 +96,7 @@ func (s *Switch) refuse(w http.ResponseWriter, r *request, f *active) int64 {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(f.Code)
-	n, _ := w.Write(body) // the client may have left, which is nobody's fault
+	n, _ := w.Write(body) // the client may have left, which is no error
 	return int64(n)
 }
 

@@ -18,15 +18,15 @@ const maxHeld = 16
 // backlog is how many connections the kernel keeps for a listener that does not accept them, if it allows so many.
 const backlog = 4096
 
-// Listener accepts connections that faults can strike. It listens on a port of 127.0.0.1 that stays its own while nobody
-// can connect.
+// Listener accepts connections that faults can strike. It listens on a port of 127.0.0.1 that stays its own
+// while no client can connect.
 type Listener struct {
 	faults *Switch
 	addr   *net.TCPAddr
 
 	mu sync.Mutex
-	// inner is what listens, nil while nobody can connect. Then placeholder is a socket that is bound to the port and does not
-	// listen, so that the kernel refuses connections and gives the port to nobody else.
+	// inner is what listens, nil while no client can connect. Then placeholder is a socket that is bound to the port
+	// and does not listen, so that the kernel refuses connections and gives the port to no other process.
 	inner       net.Listener
 	placeholder int
 	stopped     bool
@@ -132,7 +132,7 @@ func (l *Listener) Start() error {
 	return l.follow()
 }
 
-// Stopped tells whether Stop was called, and Start was not since.
+// Stopped reports whether Stop was called, and Start was not since.
 func (l *Listener) Stopped() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,8 +220,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// hasLeft tells of a client that gave up while the kernel kept its connection. What it sent would have been lost in a black hole: a server that
-// came back and shook hands with each of thousands that had called meanwhile would take the processors from who measures.
+// hasLeft reports whether a client gave up while the kernel kept its connection. What it sent would have been lost in a
+// black hole: a server that is reachable again and shook hands with each of thousands that had called meanwhile would
+// take the processors from the measurement.
 func hasLeft(conn net.Conn) (left bool) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -239,7 +240,7 @@ func hasLeft(conn net.Conn) (left bool) {
 	return left && err == nil
 }
 
-// admit takes the connection in, and tells whether it is still there when no fault wants it to wait outside.
+// admit takes the connection in, and reports whether it is still there when no fault wants it to wait outside.
 func (l *Listener) admit(c *Conn) bool {
 	l.mu.Lock()
 	l.conns[c] = struct{}{}
@@ -258,7 +259,7 @@ func (l *Listener) admit(c *Conn) bool {
 	if ended {
 		c.Reset()
 	}
-	// A fault may have come while nobody connected.
+	// A fault may have come while no client connected.
 	for {
 		state := l.faults.state.Load()
 		if !state.stopsAccepting() {
@@ -301,7 +302,7 @@ func (l *Listener) await() (net.Listener, error) {
 	}
 }
 
-// stopsAccepting tells whether all new connections are to get no answer at all.
+// stopsAccepting reports whether all new connections are to get no answer at all.
 func (s *state) stopsAccepting() bool {
 	for _, f := range s.faults {
 		all := f.Share == 0 || f.Share == 1

@@ -207,7 +207,7 @@ func (v *visitor) watch(t *testing.T, s *server) watch.Interface {
 	return w
 }
 
-// next returns the name of the next object that a watch tells of.
+// next returns the name of the object of the next event of a watch.
 func next(w watch.Interface, within time.Duration) (string, error) {
 	select {
 	case e, open := <-w.ResultChan():
@@ -216,7 +216,7 @@ func next(w watch.Interface, within time.Duration) (string, error) {
 		}
 		object, ok := e.Object.(*corev1.ConfigMap)
 		if !ok {
-			return "", fmt.Errorf("the watch tells of %T", e.Object)
+			return "", fmt.Errorf("the watch has an event with %T", e.Object)
 		}
 		return object.Name, nil
 	case <-time.After(within):
@@ -226,7 +226,7 @@ func next(w watch.Interface, within time.Duration) (string, error) {
 
 func duration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
-// traceHandshake tells of the end of each TLS handshake.
+// traceHandshake sends at the end of each TLS handshake.
 func (v *visitor) traceHandshake(shaken chan<- struct{}) {
 	v.transport.TLSClientConfig.VerifyConnection = func(tls.ConnectionState) error {
 		shaken <- struct{}{}

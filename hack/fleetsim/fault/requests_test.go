@@ -150,7 +150,7 @@ func TestGoAwayMovesRequestsAndLeavesWatches(t *testing.T) {
 	}
 	g.Expect(s.conns.Load()).To(BeNumerically(">=", 5), "each request but the first one needs a new connection")
 	s.add("a")
-	g.Expect(next(w, patience)).To(Equal("a"), "a watch goes on")
+	g.Expect(next(w, patience)).To(Equal("a"), "a watch continues")
 
 	s.clear(t)
 	g.Expect(v.version(patience)).To(Succeed())
@@ -208,7 +208,7 @@ func TestSeveralFaultsAtOnce(t *testing.T) {
 	s := start(t)
 	v := s.client(t)
 	s.set(t, fault.Fault{Kind: fault.Latency, Delay: duration(brief)})
-	s.set(t, fault.Fault{Kind: fault.Status, Code: 500, Match: fault.Match{UserAgents: []string{"somebody/*"}}})
+	s.set(t, fault.Fault{Kind: fault.Status, Code: 500, Match: fault.Match{UserAgents: []string{"another-client/*"}}})
 	s.set(t, fault.Fault{Kind: fault.Status, Code: 503, Match: fault.Match{UserAgents: []string{"visitor/*"}}})
 	began := time.Now()
 	err := v.version(patience)

@@ -18,8 +18,8 @@ const maxFaults = 64
 type Options struct {
 	// Seed decides who is struck by a fault with a share.
 	Seed uint64
-	// Answered, if set, hears of each request that never came to the server: a Status fault answered it, a Reset ended it
-	// before its answer, or its client left while a Hang or Latency held it up.
+	// Answered, if set, is called for each request that never came to the server: a Status fault answered it, a Reset
+	// ended it before its answer, or its client left while a Hang or Latency held it up.
 	Answered func(Answer)
 }
 
@@ -70,8 +70,8 @@ type State struct {
 	Fault
 	// Since is when it was set.
 	Since time.Time `json:"since"`
-	// Struck counts the requests, the connections or, for SilentWatch and SlowWatch, the writes of events that it struck.
-	// Connections that the kernel keeps waiting or refuses are not counted, since nobody hears of them.
+	// Struck counts the requests, the connections or, for SilentWatch and SlowWatch, the writes of events that it
+	// struck. Connections that the kernel keeps waiting or refuses are not counted: the switch does not see them.
 	Struck uint64 `json:"struck"`
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 )
 
-// hasTheFixture tells what a target lacks of the fixture.
+// hasTheFixture returns an error that names what a target lacks of the fixture.
 func (w *world) hasTheFixture(_ context.Context, target *fleetsim.Target) error {
 	live := map[schema.GroupVersionKind]map[client.ObjectKey]*unstructured.Unstructured{}
 	for _, object := range w.fixture.Objects(target.Name()) {

@@ -162,7 +162,7 @@ func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 		WrapTarget: func(next http.RoundTripper) http.RoundTripper {
 			return roundTrip(func(r *http.Request) (*http.Response, error) {
 				query := r.URL.Query()
-				probe := path.Base(r.URL.Path) == "leases" // tells whether the cluster went back in time
+				probe := path.Base(r.URL.Path) == "leases" // shows whether the cluster went back in time
 				if !probe && (query.Get("sendInitialEvents") == "true" || query.Has("limit")) {
 					lists.Add(1)
 				}
@@ -192,7 +192,7 @@ func TestHubThatLosesItsNetworkKeepsWhatItKnows(t *testing.T) {
 	w.comeBack(w.fleet.Targets()...)
 	w.Eventually(w.up).Should(Equal(targets))
 	w.eventuallyEverywhere(sent)
-	w.Expect(lists.Load()).To(Equal(before), "no watch began anew")
+	w.Expect(lists.Load()).To(Equal(before), "no watch was started again")
 	w.Eventually(func() float64 { return w.sample(hub.Registry, "trellis_clustercache_mass_disconnect") }).Should(BeZero())
 }
 

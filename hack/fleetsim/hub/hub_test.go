@@ -148,11 +148,11 @@ func TestHubServesASimulatedFleet(t *testing.T) {
 		w.Expect(w.writesOfHub()).To(BeEmpty())
 		w.eventuallyEverywhere(w.change("newer")) // the hub is at work
 		w.eventually(resourcesv1alpha1.ConditionReady, resourcesv1alpha1.ConditionTrue)
-		// A note tells that all of a ManagedResource is applied, not what. Once it does not hold, all 15 objects are sent
-		// again.
+		// A note says that all of a ManagedResource is applied, not what. Once it does not hold, all 15
+		// objects are sent again.
 		w.Expect(w.requestsOfHub()).To(HaveKeyWithValue("apply", int64(15*n)),
 			"only the ManagedResource with the change is sent")
-		w.Expect(w.requestsOfHub()["update"]).To(BeNumerically("<=", 15*n), "for fields that nobody owns")
+		w.Expect(w.requestsOfHub()["update"]).To(BeNumerically("<=", 15*n), "for fields without an owner")
 		w.nothingWorse(restarted)
 		w.Expect(journal.TwoAtATime(time.Hour, func(c journal.Change) string {
 			switch {

@@ -26,7 +26,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// byHub tells what the hub wrote by its user agent.
+// byHub reports whether the hub made a change, by its user agent.
 var byHub = journal.ByUserAgent("trellis")
 
 // world is a fleet, and what the source has for it.
@@ -143,8 +143,8 @@ func (w *world) managedResources() []resourcesv1alpha1.ManagedResource {
 	return slices.DeleteFunc(list.Items, func(mr resourcesv1alpha1.ManagedResource) bool { return !w.has(mr.Namespace) })
 }
 
-// has tells whether a namespace is that of one of the targets. What other tests left in the source is none of this
-// one's business.
+// has reports whether a namespace is that of one of the targets. What other tests left in the source is
+// none of this one's business.
 func (w *world) has(ns string) bool {
 	return slices.ContainsFunc(w.fleet.Targets(), func(target *fleetsim.Target) bool { return namespace(target) == ns })
 }
@@ -221,7 +221,7 @@ func (w *world) nothingWorse(since time.Time) {
 	}
 }
 
-// ours tells of the objects of the fixture.
+// ours returns a function that reports whether a change is one to an object of the fixture.
 func (w *world) ours() func(target string, c journal.Change) bool {
 	names := map[string]bool{}
 	for _, object := range w.fixture.Objects("") {
@@ -230,7 +230,8 @@ func (w *world) ours() func(target string, c journal.Change) bool {
 	return func(_ string, c journal.Change) bool { return names[c.Namespace+"/"+c.Name] }
 }
 
-// corrections tell what became of the edits of foreigners since a time, in some targets or, if none is given, in all.
+// corrections returns what became of the edits of foreigners since a time, in some targets or, if none is
+// given, in all.
 func (w *world) corrections(since time.Time, targets ...*fleetsim.Target) journal.Corrections {
 	if len(targets) == 0 {
 		targets = w.fleet.Targets()

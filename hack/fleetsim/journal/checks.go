@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Writers tells whether a write is by those who are judged. Nil means everybody.
+// Writers reports whether a write is by those who are judged. Nil means everybody.
 type Writers func(Change) bool
 
 // ByUserAgent are the writes of these programs: what a user agent begins with, up to the first slash or space.
@@ -47,7 +47,7 @@ type Finding struct {
 	Changes []Change `json:"changes"`
 }
 
-// String tells of the finding: object, what happened, times and writers.
+// String describes the finding: object, what happened, times and writers.
 func (f Finding) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s: %s", f.Target, f.Object, f.What)
@@ -67,10 +67,10 @@ func digest(d uint64) string {
 	return fmt.Sprintf("%08x", d>>32)
 }
 
-// Clean tells whether nothing was found, and nothing can have been missed.
+// Clean reports whether nothing was found, and nothing can have been missed.
 func (v Verdict) Clean() bool { return len(v.Findings) == 0 && len(v.Incomplete) == 0 }
 
-// Err is nil if the verdict is clean, and tells everything otherwise.
+// Err is nil if the verdict is clean, and lists all findings otherwise.
 func (v Verdict) Err() error {
 	if v.Clean() {
 		return nil
@@ -98,7 +98,7 @@ func (v Verdict) String() string {
 	return b.String()
 }
 
-// judge runs a check over histories. For each it makes a function that gets every write in turn, and tells what that
+// judge runs a check over histories. For each it makes a function that gets every write in turn, and returns what that
 // write, which the check is to judge if judged is true, shows.
 func judge(check string, histories []History, writers Writers, begin func(History) func(c Change, judged bool) (what string, shownBy []Change)) Verdict {
 	verdict := Verdict{Check: check}
@@ -151,7 +151,7 @@ func Repeated(writers Writers, histories ...History) Verdict {
 	})
 }
 
-// appliesUpdated tells of two writes to an object whether the second one applies what the first one updated.
+// appliesUpdated reports whether the second one of two writes to an object applies what the first one updated.
 func appliesUpdated(before, c Change) bool {
 	return before.Verb == "update" && c.Verb == VerbApply && before.Manager == c.Manager
 }
@@ -175,8 +175,8 @@ func Flapping(window time.Duration, writers Writers, histories ...History) Verdi
 	})
 }
 
-// CreatedTwice finds objects that judged writers deleted and created again. reason tells of such a creation whether it
-// was asked for; nil means that none was.
+// CreatedTwice finds objects that judged writers deleted and created again. reason reports whether such a creation was
+// asked for; nil means that none was.
 func CreatedTwice(writers Writers, reason func(target string, creation Change) bool, histories ...History) Verdict {
 	return judge("created twice", histories, writers, func(h History) func(Change, bool) (string, []Change) {
 		deleted := map[string]Change{}
@@ -199,7 +199,7 @@ func CreatedTwice(writers Writers, reason func(target string, creation Change) b
 
 // Deletes are the rules of WrongDeletes.
 type Deletes struct {
-	// Allowed tells whether the object may be deleted. Nil means yes.
+	// Allowed reports whether the object may be deleted. Nil means yes.
 	Allowed func(target string, c Change) bool
 	// Owned reports of an object that the writer did not write in this history whether it belongs to the writer all the
 	// same, because the server was started with it. Nil means that it is not.
@@ -250,7 +250,7 @@ func ByConnection(writers Writers) func(Change) string {
 }
 
 // TwoAtATime finds targets that two writers of one role wrote to at a time: one wrote, then another, then the first
-// again, all within the window. replica tells the writers apart, such as the replicas of a hub; an empty answer means
+// again, all within the window. replica names the writer of a change, such as a replica of a hub; an empty answer means
 // that the write is not judged. A change of hands and back in a longer time than the window is none.
 func TwoAtATime(window time.Duration, replica func(Change) string, histories ...History) Verdict {
 	judged := func(c Change) bool { return replica(c) != "" }

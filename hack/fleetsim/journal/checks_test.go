@@ -10,7 +10,7 @@ import (
 	. "github.com/trellis-hub/trellis/hack/fleetsim/journal"
 )
 
-// whoOf tells replicas apart by the second word of their user agents.
+// whoOf identifies replicas by the second word of their user agents.
 func whoOf(c Change) string {
 	_, name, _ := strings.Cut(c.UserAgent, " ")
 	return name
@@ -32,15 +32,15 @@ func TestChecks(t *testing.T) {
 	}{
 		{"each write changes something", repeated, both(hubWrites(0, 1), hubWrites(1, 2)), nil},
 		{"a write changes nothing", repeated, both(hubWrites(0, 1), hubWrites(1, 1)), []string{"a write that changed nothing"}},
-		{"somebody's write changes nothing", repeated, both(hubWrites(0, 1), somebodyWrites(1, 1)), nil},
-		{"the first write finds it as it should be", repeated, both(somebodyWrites(0, 1), hubWrites(1, 1, changed)), nil},
-		{"the first write changes not even an owner", repeated, both(somebodyWrites(0, 1), hubWrites(1, 1)), []string{"a write that changed nothing"}},
+		{"the write of another client changes nothing", repeated, both(hubWrites(0, 1), otherWrites(1, 1)), nil},
+		{"the first write changes nothing", repeated, both(otherWrites(0, 1), hubWrites(1, 1, changed)), nil},
+		{"the first write changes not even an owner", repeated, both(otherWrites(0, 1), hubWrites(1, 1)), []string{"a write that changed nothing"}},
 		{"the second write changes owners only", repeated, both(hubWrites(0, 1), hubWrites(1, 1, changed)), []string{"the same content was written again"}},
 		{"what was updated is applied", repeated, both(hubWrites(0, 1), updates, takesOwnership), nil},
 		{"it is applied twice", repeated, both(hubWrites(0, 1), updates, takesOwnership, takesOwnership),
 			[]string{"the same content was written again"}},
 		{"another object of the same name is taken over", repeated,
-			both(hubWrites(0, 1), somebodyDeletes(1), somebodyWrites(0, 1, uid("uid-2")), hubWrites(1, 1, changed, uid("uid-2"))), nil},
+			both(hubWrites(0, 1), otherDeletes(1), otherWrites(0, 1, uid("uid-2")), hubWrites(1, 1, changed, uid("uid-2"))), nil},
 		{"a status is changed", repeated, both(hubWrites(0, 1), hubWrites(1, 1, changed, resource("configmaps/status")), hubWrites(1, 1, changed, resource("configmaps/status"))), nil},
 		{"a status is not changed", repeated, both(hubWrites(1, 1, resource("configmaps/status"))), []string{"a write that changed nothing"}},
 		{"a delete waits for finalizers", repeated, both(hubWrites(0, 1), hubDeletes(1, func(c *Change) { c.After = 1; c.Changed = true })), nil},
@@ -48,13 +48,13 @@ func TestChecks(t *testing.T) {
 			[]string{"a write that changed nothing"}},
 
 		{"there, back and there again", flapping, both(hubWrites(1, 2), hubWrites(2, 1), hubWrites(1, 2)), []string{"changed, changed back and changed again"}},
-		{"it goes on", flapping, both(hubWrites(1, 2), hubWrites(2, 1), hubWrites(1, 2), hubWrites(2, 1)),
+		{"it continues", flapping, both(hubWrites(1, 2), hubWrites(2, 1), hubWrites(1, 2), hubWrites(2, 1)),
 			[]string{"changed, changed back and changed again", "changed, changed back and changed again"}},
-		{"somebody writes in between", flapping, both(hubWrites(1, 2), hubWrites(2, 1), somebodyWrites(1, 3), hubWrites(3, 2)),
+		{"another client writes in between", flapping, both(hubWrites(1, 2), hubWrites(2, 1), otherWrites(1, 3), hubWrites(3, 2)),
 			[]string{"changed, changed back and changed again"}},
 		{"there and back", flapping, both(hubWrites(1, 2), hubWrites(2, 1)), nil},
 		{"corrections of the same drift again and again", flapping,
-			both(hubWrites(2, 1), somebodyWrites(1, 2), hubWrites(2, 1), somebodyWrites(1, 2), hubWrites(2, 1)), nil},
+			both(hubWrites(2, 1), otherWrites(1, 2), hubWrites(2, 1), otherWrites(1, 2), hubWrites(2, 1)), nil},
 		{"there, back and there again in a long time", flapping, both(hubWrites(1, 2), hubWrites(2, 1), hubWrites(1, 2, after(2*time.Minute))), nil},
 		{"there, back and elsewhere", flapping, both(hubWrites(1, 2), hubWrites(2, 1), hubWrites(1, 3)), nil},
 		{"each on another object", flapping, both(hubWrites(1, 2), hubWrites(2, 1), hubWrites(1, 2, named("two"))), nil},
@@ -63,19 +63,19 @@ func TestChecks(t *testing.T) {
 
 		{"created once", createdTwice, both(hubWrites(0, 1), hubDeletes(1)), nil},
 		{"deleted and created again", createdTwice, both(hubWrites(0, 1), hubDeletes(1), hubWrites(0, 1, uid("uid-2"))), []string{"created again after its deletion"}},
-		{"somebody deleted it", createdTwice, both(hubWrites(0, 1), somebodyDeletes(1), hubWrites(0, 1, uid("uid-2"))), nil},
-		{"somebody created it again", createdTwice, both(hubWrites(0, 1), hubDeletes(1), somebodyWrites(0, 1, uid("uid-2")), hubWrites(1, 2, uid("uid-2"))), nil},
-		{"deleted by both", createdTwice, both(hubWrites(0, 1), hubDeletes(1), somebodyWrites(0, 1, uid("uid-2")), somebodyDeletes(1, uid("uid-2")), hubWrites(0, 1, uid("uid-3"))), nil},
+		{"another client deleted it", createdTwice, both(hubWrites(0, 1), otherDeletes(1), hubWrites(0, 1, uid("uid-2"))), nil},
+		{"another client created it again", createdTwice, both(hubWrites(0, 1), hubDeletes(1), otherWrites(0, 1, uid("uid-2")), hubWrites(1, 2, uid("uid-2"))), nil},
+		{"deleted by both", createdTwice, both(hubWrites(0, 1), hubDeletes(1), otherWrites(0, 1, uid("uid-2")), otherDeletes(1, uid("uid-2")), hubWrites(0, 1, uid("uid-3"))), nil},
 		{"another one created", createdTwice, both(hubWrites(0, 1), hubDeletes(1), hubWrites(0, 1, named("two"))), nil},
 
 		{"deleted what it wrote", wrongDeletes, both(hubWrites(0, 1), hubDeletes(1)), nil},
-		{"deleted what it took over", wrongDeletes, both(somebodyWrites(0, 1), hubWrites(1, 1, changed), hubDeletes(1)), nil},
-		{"deleted what it never wrote", wrongDeletes, both(somebodyWrites(0, 1), hubDeletes(1)), []string{"deleted, although it was never written"}},
-		{"deleted another object of the same name", wrongDeletes, both(hubWrites(0, 1), somebodyDeletes(1), somebodyWrites(0, 1, uid("uid-2")), hubDeletes(1, uid("uid-2"))),
+		{"deleted what it took over", wrongDeletes, both(otherWrites(0, 1), hubWrites(1, 1, changed), hubDeletes(1)), nil},
+		{"deleted what it never wrote", wrongDeletes, both(otherWrites(0, 1), hubDeletes(1)), []string{"deleted, although it was never written"}},
+		{"deleted another object of the same name", wrongDeletes, both(hubWrites(0, 1), otherDeletes(1), otherWrites(0, 1, uid("uid-2")), hubDeletes(1, uid("uid-2"))),
 			[]string{"deleted, although it is not the object that was written"}},
-		{"deleted what it created again", wrongDeletes, both(hubWrites(0, 1), somebodyDeletes(1), hubWrites(0, 1, uid("uid-2")), hubDeletes(1, uid("uid-2"))), nil},
-		{"a delete without effect", wrongDeletes, both(somebodyWrites(0, 1), hubDeletes(1, func(c *Change) { c.After, c.Changed = 1, false })), nil},
-		{"somebody deleted what it never wrote", wrongDeletes, both(hubWrites(0, 1), somebodyDeletes(1)), nil},
+		{"deleted what it created again", wrongDeletes, both(hubWrites(0, 1), otherDeletes(1), hubWrites(0, 1, uid("uid-2")), hubDeletes(1, uid("uid-2"))), nil},
+		{"a delete without effect", wrongDeletes, both(otherWrites(0, 1), hubDeletes(1, func(c *Change) { c.After, c.Changed = 1, false })), nil},
+		{"another client deleted what the hub never wrote", wrongDeletes, both(hubWrites(0, 1), otherDeletes(1)), nil},
 
 		{"one replica", twoAtATime, both(hubWrites(0, 1, replica("a")), hubWrites(1, 2, replica("a"))), nil},
 		{"a change of hands", twoAtATime, both(hubWrites(0, 1, replica("a")), hubWrites(1, 2, replica("b")), hubWrites(2, 3, replica("b"))), nil},
@@ -90,7 +90,7 @@ func TestChecks(t *testing.T) {
 			both(hubWrites(0, 1, replica("a"), named("two")), hubWrites(0, 1, replica("b")), hubWrites(1, 2, replica("a"))),
 			[]string{"written by a, while b wrote to the same target"}},
 		{"there and back in a long time", twoAtATime, both(hubWrites(0, 1, replica("a")), hubWrites(1, 2, replica("b")), hubWrites(2, 1, replica("a"), after(2*time.Minute))), nil},
-		{"one who is not judged", twoAtATime, both(hubWrites(0, 1, replica("a")), somebodyWrites(1, 2), hubWrites(2, 1, replica("a"))), nil},
+		{"one who is not judged", twoAtATime, both(hubWrites(0, 1, replica("a")), otherWrites(1, 2), hubWrites(2, 1, replica("a"))), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := NewWithT(t)

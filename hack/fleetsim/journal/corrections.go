@@ -104,7 +104,7 @@ type Reach struct {
 	LastTarget string        `json:"lastTarget"`
 }
 
-// Reached tells how far the change came that was sent at this time, which is the one in the annotation. Only the
+// Reached returns how far the change came that was sent at this time, which is the one in the annotation. Only the
 // latest change that a target saw is known.
 func (j *Journal) Reached(sent time.Time) Reach {
 	var out Reach

@@ -24,7 +24,7 @@ type Request struct {
 	Code int
 	// UserAgent is the header as it was sent.
 	UserAgent string
-	// User is who was authenticated. Empty: nobody. Requests are not counted by it.
+	// User is the authenticated user. Empty: none. Requests are not counted by it.
 	User string
 	// BytesIn and BytesOut are the sizes of the bodies.
 	BytesIn, BytesOut int64

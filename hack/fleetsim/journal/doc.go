@@ -1,6 +1,6 @@
 // Package journal records what simulated API servers were asked for and what was written to them, and judges it.
 //
-// A server tells its Target of every answer (Answered) and of every write it accepted (Wrote). Out of that come
+// A server reports every answer (Answered) and every write that it accepted (Wrote) to its Target. Out of that come
 //
 //   - counts of requests by verb, resource, code and user agent, with bytes and time (Counts),
 //   - the history of writes (History), and checks over it: Repeated, Flapping, CreatedTwice, WrongDeletes and
@@ -9,7 +9,7 @@
 //     from its source to the server (CorrectionsIn), and when the last of all targets had it (Journal.Reached).
 //
 // What a check means is the caller's to say: which writers it judges (Writers), what they may delete, which of them are
-// replicas of one another (ByConnection tells those of one program apart). The package knows nothing of the hub.
+// replicas of one another (ByConnection distinguishes those of one program). The package knows nothing of the hub.
 //
 // How it stays cheap. Both hooks are called for each request of a thousand servers, so a target shares no lock with
 // another, and neither allocates in the steady state: a count is found by a key that is hashed in place, and the

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// SentAtAnnotation on an object says when whoever changed the object at its source did so, as time.RFC3339Nano. The
-// server hands it on as Change.SentAt.
+// SentAtAnnotation on an object says when a client changed the object at its source, as time.RFC3339Nano. The server
+// hands it on as Change.SentAt.
 const SentAtAnnotation = "fleetsim.hub.gardener.cloud/sent-at"
 
 // Verbs that checks look at.
@@ -65,10 +65,10 @@ func (c Change) Writer() string {
 	return fmt.Sprintf("%s (%s, %s)", c.Manager, agent, c.User)
 }
 
-// subresource tells whether the write was to one, such as status.
+// subresource reports whether the write was to one, such as status.
 func (c Change) subresource() bool { return strings.Contains(c.Resource, "/") }
 
-// deletes tells whether the write was a delete that had an effect: the object is gone, or on its way.
+// deletes reports whether the write was a delete that had an effect: the object is gone, or on its way.
 func (c Change) deletes() bool { return c.Verb == VerbDelete && c.Changed }
 
 // entry is a Change in less than half of the room.
@@ -150,8 +150,8 @@ func (t *Target) History() History {
 	return h
 }
 
-// Changes are the remembered writes from a time on, oldest first. It is cheaper than History, and tells nothing of what
-// is lost.
+// Changes are the remembered writes from a time on, oldest first. It is cheaper than History, and does not
+// say what is lost.
 func (t *Target) Changes(from time.Time) []Change {
 	w := &t.writes
 	first := int64(from.Sub(epoch))

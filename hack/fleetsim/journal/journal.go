@@ -12,7 +12,7 @@ type Options struct {
 	Counts int
 	// History is how many writes a target remembers. Zero means 2,048, about 200 KiB once it is full. Negative means none.
 	History int
-	// Owner tells which writes are by the owner of the content, whose changes Reached follows. Nil means any apply.
+	// Owner reports whether a write is by the owner of the content, whose changes Reached follows. Nil means any apply.
 	Owner Writers
 }
 
@@ -53,7 +53,7 @@ func (j *Journal) Target(name string) *Target {
 	return target
 }
 
-// Remove forgets a target. Whoever still writes to it writes to nobody.
+// Remove forgets a target. What is still recorded for it is dropped.
 func (j *Journal) Remove(name string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

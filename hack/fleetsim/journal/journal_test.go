@@ -47,13 +47,15 @@ func hubDeletes(before uint64, more ...written) written {
 	return hubWrites(before, 0, append([]written{func(c *Change) { c.Verb, c.Manager = VerbDelete, "" }}, more...)...)
 }
 
-func foreign(c *Change) { c.Manager, c.UserAgent, c.User = "kubectl-edit", "kubectl/v1.36", "somebody" }
+func foreign(c *Change) {
+	c.Manager, c.UserAgent, c.User = "kubectl-edit", "kubectl/v1.36", "another-user"
+}
 
-func somebodyWrites(before, after uint64, more ...written) written {
+func otherWrites(before, after uint64, more ...written) written {
 	return hubWrites(before, after, append([]written{foreign, func(c *Change) { c.Verb = "patch" }}, more...)...)
 }
 
-func somebodyDeletes(before uint64, more ...written) written {
+func otherDeletes(before uint64, more ...written) written {
 	return hubWrites(before, 0, append([]written{foreign, func(c *Change) { c.Verb = VerbDelete }}, more...)...)
 }
 
@@ -115,7 +117,7 @@ func TestReached(t *testing.T) {
 	history(j.Target("slow"), hubWrites(0, 1, sentAt(time.Second), after(2*time.Second)),
 		hubWrites(0, 1, named("two"), sentAt(time.Second), after(5*time.Second)))
 	history(j.Target("fast"), hubWrites(0, 1, sentAt(time.Second), after(1500*time.Millisecond)),
-		somebodyWrites(1, 2, after(7*time.Second)),
+		otherWrites(1, 2, after(7*time.Second)),
 		hubWrites(2, 1, sentAt(time.Second), after(8*time.Second))) // a correction brings nothing new
 	history(j.Target("without"), hubWrites(0, 1, sentAt(time.Millisecond)))
 	g.Expect(j.Reached(sent)).To(Equal(Reach{

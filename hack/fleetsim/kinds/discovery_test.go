@@ -17,7 +17,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/fleetsim/kinds"
 )
 
-var update = flag.Bool("update", false, "write discovery/discovery.json anew from what the real kube-apiserver serves")
+var update = flag.Bool("update", false, "write discovery/discovery.json again from what the real kube-apiserver serves")
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

@@ -63,7 +63,7 @@ func asStatus(err error) error {
 	return unknown(err)
 }
 
-// unknown is how a server tells of an error that it has no reason for.
+// unknown is how a server answers an error that it has no reason for.
 func unknown(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),
@@ -259,7 +259,7 @@ func (n *next) finishNew(o *unstructured.Unstructured) error {
 	return nil
 }
 
-// warnOfFinalizers tells who writes a custom resource of new finalizers that others could have chosen as well.
+// warnOfFinalizers warns the writer of a custom resource of new finalizers that others could have chosen as well.
 func (n *next) warnOfFinalizers(o *unstructured.Unstructured) {
 	if !n.Custom() || n.Subresource != "" {
 		return

@@ -63,7 +63,7 @@ func (n *next) patchedOn(o *unstructured.Unstructured) (patched *unstructured.Un
 	return patched, doc, append(repeated, strict...), nil
 }
 
-// touchesManagedFields tells whether a JSON or merge patch may read or write managedFields.
+// touchesManagedFields reports whether a JSON or merge patch may read or write managedFields.
 func (n *next) touchesManagedFields() bool {
 	if n.PatchType == types.MergePatchType {
 		var patch struct {
@@ -82,12 +82,13 @@ func (n *next) touchesManagedFields() bool {
 	})
 }
 
-// holdsManagedFields tells whether a JSON pointer leads to managedFields, into them or to something that has them.
+// holdsManagedFields reports whether a JSON pointer leads to managedFields, into them or to something that has them.
 func holdsManagedFields(pointer string) bool {
 	return pointer == "" || pointer == "/metadata" || strings.HasPrefix(pointer, "/metadata/managedFields")
 }
 
-// onJSON applies a JSON or merge patch to a document. It also tells of keys that the patch repeats or does not have.
+// onJSON applies a JSON or merge patch to a document. It also returns errors for keys that the patch
+// repeats or does not have.
 func (n *next) onJSON(current []byte) (patched []byte, strict []error, err error) {
 	switch n.PatchType {
 	case types.JSONPatchType:
@@ -176,8 +177,8 @@ func invalidPatch(patch string, err error) error {
 	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), patch, err.Error())})
 }
 
-// decodeYAML reads an apply patch. It also tells of keys that are there twice. JSON, which clients send as a rule, takes a
-// shorter way.
+// decodeYAML reads an apply patch. It also returns errors for keys that are there twice. JSON, which clients send as a
+// rule, takes a shorter way.
 func decodeYAML(body []byte) (o *unstructured.Unstructured, repeated error, err error) {
 	content := map[string]any{}
 	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '{' {

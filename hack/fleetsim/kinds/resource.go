@@ -19,11 +19,11 @@ type Resource struct {
 	Kind, ListKind, Singular string
 	// ShortNames and Categories are what kubectl understands instead of the name.
 	ShortNames, Categories []string
-	// Namespaced tells whether objects live in a namespace.
+	// Namespaced reports whether objects live in a namespace.
 	Namespaced bool
 	// Verbs are those of discovery. A resource without "get" stores nothing (the reviews, bindings).
 	Verbs []string
-	// HasStatus tells that there is a subresource status.
+	// HasStatus says that there is a subresource status.
 	HasStatus bool
 	// Storage is the same resource in the version that is stored; equal to GVR for built-in kinds.
 	Storage schema.GroupVersionResource
@@ -39,7 +39,7 @@ func (r *Resource) GVK() schema.GroupVersionKind {
 	return r.GVR.GroupVersion().WithKind(r.Kind)
 }
 
-// Custom tells whether a CustomResourceDefinition defines the resource.
+// Custom reports whether a CustomResourceDefinition defines the resource.
 func (r *Resource) Custom() bool { return r.form != nil && r.form.PatchReference() == nil }
 
 // PatchTypes are the content types of patches the resource takes, as kube-apiserver lists them in a 415.
@@ -72,7 +72,7 @@ type Write struct {
 	Verb Verb
 	// Subresource is "" or "status".
 	Subresource string
-	// PatchType tells which patch Body is if Verb is Patch.
+	// PatchType is the type of the patch in Body if Verb is Patch.
 	PatchType types.PatchType
 	// Body is as received: JSON, or YAML for Apply.
 	Body []byte

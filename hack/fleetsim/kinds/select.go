@@ -63,7 +63,7 @@ func (r *Resource) Fields(o *unstructured.Unstructured) fields.Set {
 	return set
 }
 
-// Selectable tells whether a field selector may name a field.
+// Selectable reports whether a field selector may name a field.
 func (r *Resource) Selectable(label string) bool {
 	if label == "metadata.name" || label == "metadata.namespace" && r.Namespaced {
 		return true

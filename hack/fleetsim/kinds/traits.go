@@ -35,7 +35,7 @@ var createdOnUpdate = []string{
 	"runtimeclasses", "rolebindings", "clusterrolebindings", "roles", "clusterroles", "leases", "limitranges", "events", "services", "endpoints",
 }
 
-// generations tells which parts of an object count, by resource. A resource that is missing has no generation.
+// generations says which parts of an object count, by resource. A resource that is missing has no generation.
 var generations = map[string]func(o, old map[string]any) bool{
 	"deployments":            deploymentChanged,
 	"endpointslices":         endpointSliceChanged,

@@ -26,7 +26,7 @@
 // Measured by the tests of this package, with objects of 4.1 KB of JSON, 1 KB of that managedFields:
 //
 //   - 146 bytes an object whose content another server has too, whether it was loaded from a snapshot or written;
-//   - 3.3 KB an object whose spec and name nobody else has;
+//   - 3.3 KB an object whose spec and name no other object has;
 //   - 0.4 to 0.75 MB a store for the events of thousands of writes, whatever they write (TestEventsHoldABoundedAmount);
 //   - 0.5 µs of CPU to load an object from a snapshot, 2 µs to encode it.
 //

@@ -226,10 +226,10 @@ func (o *Object) WithVersion(version uint64) *Object {
 	return &other
 }
 
-// Terminating tells whether the object has a deletionTimestamp.
+// Terminating reports whether the object has a deletionTimestamp.
 func (o *Object) Terminating() bool { return o.deleted != 0 }
 
-// HasFinalizer tells whether the object has this finalizer.
+// HasFinalizer reports whether the object has this finalizer.
 func (o *Object) HasFinalizer(name string) bool {
 	_, list, _ := strings.Cut(o.meta.Value(), `,"finalizers":[`) // the quotes of such a text in a value would be escaped
 	list, _, _ = strings.Cut(list, "]")
@@ -257,7 +257,7 @@ func (o *Object) Annotation(name string) string {
 	return m.Annotations[name]
 }
 
-// Digest is a hash of what somebody wants the object to be: all but its identity, times, managedFields and status.
+// Digest is a hash of what clients want the object to be: all but its identity, times, managedFields and status.
 func (o *Object) Digest() uint64 {
 	var d xxhash.Digest
 	d.Reset()
@@ -281,7 +281,7 @@ func (o *Object) distinct(other *Object) (size int) {
 	return size
 }
 
-// SameContent tells whether two objects differ in nothing but their version.
+// SameContent reports whether two objects differ in nothing but their version.
 func (o *Object) SameContent(other *Object) bool {
 	a, b := *o, *other
 	a.version, b.version = 0, 0

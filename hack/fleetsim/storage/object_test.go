@@ -82,7 +82,7 @@ func TestSelectorsSeeLabels(t *testing.T) {
 	}
 }
 
-func TestTheDigestIsOfWhatSomebodyWants(t *testing.T) {
+func TestTheDigestIsOfWhatClientsWant(t *testing.T) {
 	g := NewWithT(t)
 	u := deployment("default", "web")
 	digest := func() uint64 {

@@ -194,7 +194,7 @@ func within(objects []*Object, namespace string) []*Object {
 	return objects[from : from+n]
 }
 
-// Tx is one transaction: nobody else reads or writes meanwhile. There is no way back: what was put stays.
+// Tx is one transaction: no other goroutine reads or writes meanwhile. There is no rollback: what was put stays.
 type Tx struct{ s *Store }
 
 // Write runs fn in a transaction. It must be quick and do no I/O.
@@ -240,8 +240,8 @@ func (tx Tx) Delete(r schema.GroupResource, key string) uint64 {
 	return event.Version
 }
 
-// Serve begins a resource, unless it was begun and not dropped since: nothing is known of it up to now. What somebody asked
-// for before that, when there was no such resource, ends.
+// Serve begins a resource, unless it was begun and not dropped since: nothing is known of it up to now. Watches that
+// began before that, when there was no such resource, end.
 func (s *Store) Serve(r schema.GroupResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,7 +319,7 @@ func (e Event) size() int {
 	return event + object + e.Before.distinct(e.Object)
 }
 
-// wake tells those that wait for an event of the table.
+// wake notifies those that wait for an event of the table.
 func (t *table) wake() {
 	if t.changed != nil {
 		close(t.changed)

@@ -167,7 +167,7 @@ func TestWatchesEnd(t *testing.T) {
 		later error // of a watch that begins afterwards
 	}{
 		"when the store expires its events": {(*storage.Store).Expire, storage.ErrExpired, nil},
-		"when they are told to":             {(*storage.Store).EndWatches, storage.ErrEnded, nil},
+		"when they are ended":               {(*storage.Store).EndWatches, storage.ErrEnded, nil},
 		"when the store is closed":          {(*storage.Store).Close, storage.ErrEnded, storage.ErrEnded},
 		"when their resource is dropped": {func(s *storage.Store) {
 			_ = s.Write(func(tx storage.Tx) error {

@@ -38,7 +38,7 @@ var (
 	concerned   = map[reflect.Type]bool{}
 )
 
-// concerns tells whether a walk through a value of this type can find anything.
+// concerns reports whether a walk through a value of this type can find anything.
 func concerns(t reflect.Type) bool {
 	concernedMu.RLock()
 	found, ok := concerned[t]

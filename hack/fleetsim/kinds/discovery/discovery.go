@@ -158,7 +158,7 @@ var storedElsewhere = map[string]schema.GroupVersion{
 	"apiextensions.k8s.io/v1/customresourcedefinitions":               {Group: "apiextensions.k8s.io", Version: "v1beta1"},
 }
 
-// storageVersionHash is how discovery tells in which version objects are stored.
+// storageVersionHash is how discovery identifies the version in which objects are stored.
 func (d *Documents) storageVersionHash(gv schema.GroupVersion, resource apidiscoveryv2.APIResourceDiscovery) string {
 	stored, custom := d.storage[gv.WithResource(resource.Resource)]
 	if !custom {

@@ -42,7 +42,7 @@ func BuiltIn() *Documents {
 	return &Documents{core: all[:1], groups: all[1:]}
 }
 
-// With returns the documents that tell of these definitions as well, none of which may be there already.
+// With returns the documents that list these definitions as well, none of which may be there already.
 func (d *Documents) With(added []*custom.Definition) *Documents {
 	extended := &Documents{core: d.core, groups: withDefinitions(d.groups, added), storage: maps.Clone(d.storage)}
 	if extended.storage == nil {

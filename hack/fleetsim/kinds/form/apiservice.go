@@ -36,7 +36,7 @@ type APIServiceReference struct {
 	Port      *int32 `json:"port,omitempty"`
 }
 
-// APIServiceStatus tells whether the group version is served.
+// APIServiceStatus reports whether the group version is served.
 type APIServiceStatus struct {
 	Conditions []APIServiceCondition `json:"conditions,omitempty"`
 }

@@ -81,7 +81,7 @@ func NewMetadata(meta metav1.Object, namespaced bool) field.ErrorList {
 }
 
 // checkMetadata checks metadata by itself, and words what is wrong with owner references as kube-apiserver 1.36 does:
-// the library, which is newer, tells which one it is.
+// the library, which is newer, names the reference.
 func checkMetadata(meta metav1.Object, namespaced bool, name apivalidation.ValidateNameFunc) field.ErrorList {
 	errs := apivalidation.ValidateObjectMetaAccessor(meta, namespaced, name, metadata)
 	for _, err := range errs {

@@ -19,5 +19,5 @@ var Scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// strictSerializer reads JSON into Go types and tells what they have no place for.
+// strictSerializer reads JSON into Go types and reports what they have no place for.
 var strictSerializer = json.NewSerializerWithOptions(json.DefaultMetaFactory, Scheme, Scheme, json.SerializerOptions{Strict: true})

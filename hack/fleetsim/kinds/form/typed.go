@@ -156,8 +156,8 @@ func (f *Typed) Validate(o, old *unstructured.Unstructured, subresource string) 
 	return update(now, before, f.namespaced)
 }
 
-// withoutSets returns an object whose managedFields do not tell of what is owned, which takes long to convert and is
-// not looked at when an object is checked. It shares all other content with o.
+// withoutSets returns an object whose managedFields do not list the owned fields, which take long to convert and are
+// not needed to check an object. It shares all other content with o.
 func withoutSets(o *unstructured.Unstructured) *unstructured.Unstructured {
 	metadata, _ := o.Object["metadata"].(map[string]any)
 	entries, _ := metadata["managedFields"].([]any)

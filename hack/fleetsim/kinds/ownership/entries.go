@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// entryKey tells entries of managedFields apart together with their time.
+// entryKey, together with the time, identifies an entry of managedFields.
 type entryKey struct{ manager, operation, apiVersion, subresource, time string }
 
 func keyOf(entry any) entryKey {
@@ -70,7 +70,7 @@ func Stamp(o *unstructured.Unstructured, now time.Time, known ...[]any) {
 	})
 }
 
-// Same tells whether two objects differ in nothing, the times in managedFields aside.
+// Same reports whether two objects differ in nothing, the times in managedFields aside.
 func Same(a, b *unstructured.Unstructured) bool {
 	if len(a.Object) != len(b.Object) {
 		return false

@@ -23,7 +23,7 @@ type Kind struct {
 	// Versions are the API versions of a custom resource, between which objects convert in name only. A built-in kind has
 	// none: entries of managedFields that name another version than that of GVK are dropped.
 	Versions []string
-	// HasStatus tells that there is a subresource status.
+	// HasStatus says that there is a subresource status.
 	HasStatus bool
 	// StatusKeeps are the paths that a write to status leaves alone.
 	StatusKeeps [][]string

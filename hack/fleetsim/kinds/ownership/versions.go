@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// sameVersion converts between versions where there is one only: entries of managedFields that name another are dropped.
-// What it returns is for the comparison of objects and has no managedFields, which nobody owns.
+// sameVersion converts between versions where there is one only: entries of managedFields that name another are
+// dropped. What it returns is for the comparison of objects and has no managedFields, which have no owner.
 type sameVersion struct{ gv schema.GroupVersion }
 
 // Convert implements runtime.ObjectConvertor, but is not used.
