@@ -38,8 +38,8 @@ type round struct {
 	// notes were written, for each object.
 	ReportedMillis float64 `json:"reportedms,omitempty"`
 	CPUMillis      float64 `json:"cpumsPerObject,omitempty"`
-	// Processors is what each process used for an object, in milliseconds, from the first request to the last object: on a
-	// busy machine it tells more than a rate.
+	// Processors is what each process used for an object, in milliseconds, from the first request to the last object:
+	// on a busy machine it says more than a rate.
 	Processors map[string]float64 `json:"processorms"`
 	// Requests are the hub's to the source cluster in that time.
 	Requests map[string]int `json:"requests,omitempty"`
@@ -103,9 +103,9 @@ func loadName(resource, i int) string { return fmt.Sprintf("load-%d-%d", resourc
 func loadManifest(name string, marked bool) string {
 	labels, annotations := map[string]string{"load": "true"}, map[string]string{}
 	if marked {
-		labels[resourcesv1alpha1.ManagedByLabel] = "nobody"
+		labels[resourcesv1alpha1.ManagedByLabel] = "another-client"
 		annotations[resourcesv1alpha1.OriginAnnotation] = "bench--alpha/round-0-0"
-		annotations[resourcesv1alpha1.DescriptionAnnotation] = "This object is managed. Whoever changes it will see it changed back."
+		annotations[resourcesv1alpha1.DescriptionAnnotation] = "This object is managed. Changes by other clients will be reverted."
 	}
 	manifest, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
@@ -288,7 +288,7 @@ func countArrivals(ctx context.Context, target *testbed.Cluster) (*arrivals, err
 			w, present, err = a.watch(ctx)
 		}
 		if ctx.Err() == nil {
-			a.tell(count{at: time.Now(), err: err})
+			a.record(count{at: time.Now(), err: err})
 		}
 	}()
 	return a, nil
@@ -306,7 +306,7 @@ func (a *arrivals) watch(ctx context.Context) (watch.Interface, map[string]bool,
 	for i := range list.Items {
 		present[list.Items[i].Name] = true
 	}
-	a.tell(count{objects: len(present), at: time.Now()})
+	a.record(count{objects: len(present), at: time.Now()})
 	from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
 	w, err := a.target.Client.Watch(ctx, list, append(ours, from)...)
 	if err != nil {
@@ -330,16 +330,16 @@ func (a *arrivals) read(w watch.Interface, present map[string]bool) {
 		default:
 			continue
 		}
-		a.tell(count{objects: len(present), at: time.Now()})
+		a.record(count{objects: len(present), at: time.Now()})
 	}
 }
 
-func (a *arrivals) tell(c count) {
+func (a *arrivals) record(c count) {
 	select {
 	case <-a.counts:
 	default:
 	}
-	a.counts <- c // nobody else fills it
+	a.counts <- c // it has no other sender
 }
 
 // await waits until there are so many objects, and returns when that was seen.

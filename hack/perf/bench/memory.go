@@ -330,7 +330,7 @@ func byInformer(ctx context.Context, informer toolscache.SharedIndexInformer, n 
 // errPatience says that something does not happen.
 var errPatience = errors.New("nothing more happens")
 
-// until waits for something that nobody tells.
+// until polls a condition until it holds.
 func until(ctx context.Context, done func() bool) error {
 	const patience = time.Minute
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {

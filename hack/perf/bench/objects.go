@@ -136,7 +136,7 @@ var edits = map[schema.GroupVersionKind][]edit{
 	secretKind:         {{"change data", `{"data":{"key":"ZWRpdGVk"}}`}, changeLabel, remove},
 	serviceAccountKind: {{"change field", `{"automountServiceAccountToken":false}`}, changeLabel, remove},
 	roleKind:           {{"change rule", `{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["*"]}]}`}, changeLabel, remove},
-	roleBindingKind:    {{"change subjects", `{"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"somebody"}]}`}, changeLabel, remove},
+	roleBindingKind:    {{"change subjects", `{"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"another-user"}]}`}, changeLabel, remove},
 	clusterRoleKind:    {{"change rule", `{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["*"]}]}`}, changeLabel, remove},
 	serviceKind: {
 		{"change selector", `{"spec":{"selector":{"app":"edited"}}}`}, {"change port", `{"spec":{"ports":[{"name":"http","port":81,"protocol":"TCP","targetPort":8080}]}}`},
@@ -157,7 +157,7 @@ func randomEdit(random *rand.Rand, kind schema.GroupVersionKind) edit {
 	return edits[kind][random.IntN(len(edits[kind]))]
 }
 
-// samePayload tells whether two states of an object have the same content, apart from what servers assign.
+// samePayload reports whether two states of an object have the same content, apart from what servers assign.
 func samePayload(a, b *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(payload(a), payload(b))
 }

@@ -31,7 +31,7 @@ type atRest struct {
 	// Target and Source are the requests of the hub at the audited target and at the source cluster, by what they are.
 	Target map[string]int `json:"target"`
 	Source map[string]int `json:"source"`
-	// Writes are those of anybody to any target.
+	// Writes are those of all clients to all targets.
 	Writes map[string]int64 `json:"writes"`
 	// SourceWrites and LeaseWrites are the writes among those to the source cluster, a minute.
 	SourceWrites float64 `json:"sourceWritesPerMinute"`
@@ -162,7 +162,8 @@ const reviews = "reviews"
 // writing are the verbs of audit logs that change something.
 var writing = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// asked counts what anybody asked of all targets so far, as API servers count: audit logs of all would slow all down.
+// asked counts the requests of all clients to all targets so far, as API servers count them: audit logs of
+// all would slow all down.
 func (w *world) asked(ctx context.Context) (map[string]int64, error) {
 	sum := map[string]int64{}
 	for _, target := range w.all() {

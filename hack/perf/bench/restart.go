@@ -20,7 +20,7 @@ type restarted struct {
 	PeakMiB   float64 `json:"peakMiB"`
 	// Target are the requests of the hub at the audited target until then, by what they are.
 	Target map[string]int `json:"target"`
-	// Writes are those of anybody to any target until then.
+	// Writes are those of all clients to all targets until then.
 	Writes map[string]int64 `json:"writes"`
 }
 

@@ -178,7 +178,7 @@ func printAsked(out io.Writer, audited map[string]int, writes map[string]int64) 
 	}
 	fmt.Fprintf(out, "  %-38s%10d writes, %d gets, %d lists; %d probes, %d watches begun, %d reviews\n", "the audited target was asked for",
 		sums["write"], sums["get"], sums["list"], sums["probe"], sums["watch"], sums["ask"])
-	printCounts(out, "writes of anybody to all targets, but Leases and reviews", writes)
+	printCounts(out, "writes of all clients to all targets, but Leases and reviews", writes)
 }
 
 func printCounts[N int | int64](out io.Writer, name string, counts map[string]N) {

@@ -213,13 +213,13 @@ func (w *world) create(ctx context.Context, target *testbed.Cluster, name string
 	return nil
 }
 
-// applied tells whether everything of a ManagedResource is in its target. Without a controller manager Deployments never
-// become ready there.
+// applied reports whether everything of a ManagedResource is in its target. Without a controller manager Deployments
+// never become ready there.
 func applied(e testbed.Entry) bool {
 	return e.Is(string(resourcesv1alpha1.ConditionResourcesApplied), string(resourcesv1alpha1.ConditionTrue))
 }
 
-// noted tells whether the hub is done with a ManagedResource.
+// noted reports whether the hub is done with a ManagedResource.
 func noted(e testbed.Entry) bool {
 	return e.Object != nil && e.Object.GetAnnotations()[hubv1alpha1.AppliedAnnotation] != ""
 }

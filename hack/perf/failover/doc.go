@@ -12,6 +12,7 @@
 // by their user agents, which the linker gives them. Then the round is left to finish, until there is a warm standby
 // again.
 //
-// What must hold on any machine: no write of who was ended comes after the first one of its successor, nothing is created that was
-// deleted by the hub and not wanted again, and nothing is deleted that somebody wants.
+// What must hold on any machine: no write of a process that was ended comes after the first one of its
+// successor, nothing is created that was deleted by the hub and not wanted again, and nothing is deleted
+// that a ManagedResource wants.
 package failover

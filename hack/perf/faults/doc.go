@@ -12,9 +12,9 @@
 //	windows.go    latencies of the healthy targets, and how they are compared
 //	matrix.go     one fault after the other
 //
-// What must hold: recovery, and what the journals say. No target is deleted from wrongly, nothing is created twice, and to
-// healthy targets nothing is written that was there already. Faulty ones may see the same write twice: of a request without an
-// answer nobody knows whether it was carried out.
+// What must hold: recovery, and what the journals say. No target is deleted from wrongly, nothing is created twice, and
+// to healthy targets nothing is written that was there already. Faulty ones may see the same write twice: without an
+// answer, the hub does not know whether a request was executed.
 //
 // The latencies of healthy targets may be 1.2 times their baseline. The machine is shared with the servers of all of them, so
 // two allowances are made, which are printed and bounded: the baseline is multiplied by what the reference lost in the same windows,

@@ -261,7 +261,7 @@ func (r *run) recovers(ctx context.Context, c *cell, began time.Time) error {
 	return r.Until(ctx, r.options.Patience, 50*time.Millisecond, "the custom object is there", func() (bool, error) { return rig.HasCustom(ctx, c.target), nil })
 }
 
-// up tells that a TargetCluster is said to be reachable.
+// up reports whether a TargetCluster has the conditions of a reachable target.
 func up(object client.Object) bool {
 	return rig.Is(hubv1alpha1.ConditionConnected, metav1.ConditionTrue)(object) &&
 		rig.Is(hubv1alpha1.ConditionAPIServerAvailable, metav1.ConditionTrue)(object)
@@ -391,7 +391,7 @@ func (r *run) sum(cells int) {
 		step.Note("%s", line.String())
 	}
 	if compared > 0 {
-		step.Note("!: slower than allowed; ?: inconclusive, since the machine was too restless to tell")
+		step.Note("!: slower than allowed; ?: inconclusive, since the load of the machine varied too much")
 		step.Add("comparisons that are inconclusive", float64(unclear), "").AtMost(float64(compared / 4))
 	}
 }

@@ -14,7 +14,7 @@ type phase struct {
 	name string
 	// begin does what makes the hub do it.
 	begin func(context.Context, *run, *fleetsim.Target) error
-	// done tells that it is done, from what is in the target, since the time when it began.
+	// done reports whether the hub has done it since a time, from what is in the target.
 	done func(ctx context.Context, r *run, target *fleetsim.Target, since time.Time) bool
 }
 
@@ -55,7 +55,7 @@ var phases = []phase{
 	}},
 }
 
-// corrected tells that no edit is pending.
+// corrected reports whether no edit is pending.
 func corrected(_ context.Context, _ *run, target *fleetsim.Target, since time.Time) bool {
 	return len(rig.CorrectionsIn([]*fleetsim.Target{target}, since, time.Now()).Pending) == 0
 }

@@ -17,11 +17,12 @@ import (
 // limit is how many times their baseline the latencies of healthy targets may be.
 const limit = 1.2
 
-// repeats is how often windows are repeated if that is not so, and changesPerSecond how often content of healthy targets changes. The p99 of few
-// values is chance. Windows that were drawn from all baselines of a run tell how much: with 5 changes a second and two repeats, one of
-// the 54 comparisons of p99 misses where no fault does anything, and of those in which all takes 1.5 times as long, 62 of a
-// hundred are found. With these numbers it is one in four runs, and 71; for that, windows are repeated as often even if fewer would do, since
-// who looks until it is held finds less.
+// repeats is how often windows are repeated if that is not so, and changesPerSecond how often content of healthy
+// targets changes. The p99 of few values is chance. Windows that were drawn from all baselines of a run show how
+// much: with 5 changes a second and two repeats, one of the 54 comparisons of p99 misses where no fault does
+// anything, and of those in which all takes 1.5 times as long, 62 of a hundred are found. With these numbers it is
+// one in four runs, and 71; for that, windows are repeated as often even if fewer would do, since repeating only
+// until the limit is held finds less.
 //
 // Slow windows come one after the other, too, which drawing them at random does not show. So what is still slower is looked at once more, with
 // as many windows again. Neighbours of the 44 baselines of a run show what that loses: of what takes 1.5 times as long, 57 of a hundred p99 are
@@ -94,7 +95,7 @@ type verdict string
 const (
 	held   verdict = "held"
 	broken verdict = "broken"
-	// inconclusive says that healthy targets were slower, on a machine that was too restless to tell why.
+	// inconclusive says that healthy targets were slower, on a machine whose load varied too much to know why.
 	inconclusive verdict = "inconclusive"
 )
 

@@ -38,7 +38,7 @@ func TestSlope(t *testing.T) {
 		{"from 90 to 110", []float64{90, 100, 110}, 0.2},
 		{"noise around a mean", []float64{9, 11, 11, 9}, 0},
 		{"falling", []float64{30, 20, 10}, -1},
-		{"one value tells nothing", []float64{7}, 0},
+		{"one value is not enough", []float64{7}, 0},
 		{"nothing at all", []float64{0, 0}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

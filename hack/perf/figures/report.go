@@ -63,7 +63,7 @@ type Figure struct {
 	Reference *float64 `json:"reference,omitempty"`
 	// Goal is what the value is to be, in words. Empty: there is none.
 	Goal string `json:"goal,omitempty"`
-	// Held tells whether the goal is reached. Nil: there is none.
+	// Held reports whether the goal is reached. Nil: there is none.
 	Held *bool `json:"held,omitempty"`
 	// Must says that the report fails if the goal is not reached.
 	Must bool `json:"must,omitempty"`

@@ -13,7 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/hack/perf/figures"
 )
 
-func TestReportTellsWhatIsBroken(t *testing.T) {
+func TestReportListsWhatIsBroken(t *testing.T) {
 	g := NewWithT(t)
 	r := figures.NewReport("some trial", nil)
 	s := r.Begin("first step")

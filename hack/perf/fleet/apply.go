@@ -21,8 +21,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// tell says how far something is until the function that it returns is called.
-func (r *run) tell(what string, of int, done func() int) func() {
+// progress prints how far something is until the function that it returns is called.
+func (r *run) progress(what string, of int, done func() int) func() {
 	stop := make(chan struct{})
 	go func() {
 		ticker := time.NewTicker(15 * time.Second)
@@ -42,7 +42,7 @@ func (r *run) tell(what string, of int, done func() int) func() {
 // fill writes everything to the source.
 func (r *run) fill(ctx context.Context, step *figures.Step) error {
 	var done atomic.Int64
-	defer r.tell("targets in the source", len(r.targets), func() int { return int(done.Load()) })()
+	defer r.progress("targets in the source", len(r.targets), func() int { return int(done.Load()) })()
 	err := rig.EachOf(ctx, r.targets, &done, func(ctx context.Context, target *fleetsim.Target) error {
 		if err := r.Writers.Register(ctx, target); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (r *run) apply(ctx context.Context, step *figures.Step) error {
 		}
 		return n
 	}
-	defer r.tell("objects in targets", r.all(), counted)()
+	defer r.progress("objects in targets", r.all(), counted)()
 	if err := r.Until(ctx, r.options.Patience, 250*time.Millisecond, "all objects are in all targets", func() (bool, error) {
 		return counted() >= r.all(), nil
 	}); err != nil {
@@ -119,7 +119,7 @@ func (r *run) judgeDeletes(step *figures.Step, since time.Time, may func(target 
 
 // judgement of the histories of many targets.
 type judgement struct {
-	// may tells what may be deleted. Nil: nothing.
+	// may reports whether a deletion is allowed. Nil: none is.
 	may      func(target string, c journal.Change) bool
 	order    []string
 	findings map[string]int
@@ -165,7 +165,7 @@ var repeatedCheck = journal.Repeated(nil).Check
 // rollOut plays the controllers and kubelets of all targets.
 func (r *run) rollOut(ctx context.Context, step *figures.Step) error {
 	var done atomic.Int64
-	defer r.tell("targets rolled out", len(r.targets), func() int { return int(done.Load()) })()
+	defer r.progress("targets rolled out", len(r.targets), func() int { return int(done.Load()) })()
 	before, err := r.CPU()
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (r *run) rollOut(ctx context.Context, step *figures.Step) error {
 	return nil
 }
 
-// workloads are the kinds that are rolled out. With them, nobody asks a thousand servers what they serve.
+// workloads are the kinds that are rolled out. With them, no discovery is needed of a thousand servers.
 var workloads = func() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"Deployment", "DaemonSet", "StatefulSet"} {

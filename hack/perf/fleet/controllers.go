@@ -299,16 +299,16 @@ func judgeControllers(step *figures.Step, counts journal.Counts, targets int, le
 	step.Add("watches begun", float64(counts.Verbs("watch").Sum().Requests)/length.Seconds(), "/s")
 }
 
-// discovery tells which requests ask what kinds there are.
+// discovery reports whether a request asks which kinds there are.
 func discovery(c journal.Count) bool {
 	return c.Verb == "get" && (strings.HasPrefix(c.Resource, "/api/") || strings.HasPrefix(c.Resource, "/apis/") ||
 		c.Resource == "/api" || c.Resource == "/apis")
 }
 
-// review tells which requests ask whose token one is.
+// review reports whether a request is a TokenReview.
 func review(c journal.Count) bool {
 	return c.Verb == "create" && c.Resource == "tokenreviews.authentication.k8s.io"
 }
 
-// tokenElsewhere tells which requests read a Secret of a target that has a token.
+// tokenElsewhere reports whether a request reads a Secret of a target that has a token.
 func tokenElsewhere(c journal.Count) bool { return c.Verb == "get" && c.Resource == "secrets" }

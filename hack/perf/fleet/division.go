@@ -27,7 +27,7 @@ func (r *run) divide(ctx context.Context) (*division, error) {
 	d := &division{struck: struck}
 	d.healthy = slices.DeleteFunc(r.Fleet.Targets(), func(t *fleetsim.Target) bool { return slices.Contains(struck, t) })
 	if len(d.healthy) == 0 {
-		return nil, fmt.Errorf("%d %% of %d targets leave nobody to be measured", r.options.Struck, len(r.targets))
+		return nil, fmt.Errorf("%d %% of %d targets leave none to be measured", r.options.Struck, len(r.targets))
 	}
 	// A reference whose target is struck measures nothing.
 	refer, cancel := context.WithCancel(ctx)

@@ -8,7 +8,7 @@
 //
 //	fill      the source gets everything, by many writers, without a hub
 //	apply     the hub starts and brings it to the targets
-//	rollout   the workloads become ready, as far as anybody can tell
+//	rollout   the workloads become ready, as far as can be observed
 //	memory    of the hub, beside what the goal allows
 //	rest      nothing happens: processor time, requests to targets, writes to the source
 //	connect   further targets are registered
@@ -19,7 +19,7 @@
 //	hang      a part of the targets takes requests and answers none
 //	flood     one target gets very many requests at once
 //	restart   the hub ends and starts again
-//	unprobed  rest without probes, to tell what these cost
+//	unprobed  rest without probes, to measure what these cost
 //	controllers  what controllers that work in targets cost, one after the other, and what they ask for at rest; only
 //	          with the flag of this name
 //

@@ -278,8 +278,8 @@ func judgeFlood(step *figures.Step, when string, during flooded, before []float6
 	step.Add("single change "+when+", of that the write to the source, p99", figures.Quantile(wrote, 0.99), "ms")
 }
 
-// lineLeast is how many of the flood are to be ahead of a single change at least for it to tell anything: what the target has in hand anyway is over
-// in a moment, and comes before it.
+// lineLeast is how many requests of the flood have to be ahead of a single change at least for it to mean anything:
+// what the target has in hand anyway is over in a moment, and comes before it.
 const lineLeast = 80
 
 // judgeLine judges whether single changes stood in line behind those of the flood. A source that takes changes no quicker than the far target

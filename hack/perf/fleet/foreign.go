@@ -62,7 +62,7 @@ func RunForeign(ctx context.Context, root string, o ForeignOptions, report *figu
 	}
 	step := report.Begin("foreign Secrets are written")
 	var done atomic.Int64
-	end := r.tell("foreign Secrets", o.Secrets, func() int { return int(done.Load()) })
+	end := r.progress("foreign Secrets", o.Secrets, func() int { return int(done.Load()) })
 	err = r.writeForeign(ctx, o, &done)
 	end()
 	step.Add("Secrets", float64(done.Load()), "")
@@ -191,7 +191,7 @@ func (r *run) writeForeign(ctx context.Context, o ForeignOptions, done *atomic.I
 					ns = rig.Namespace(r.targets[i/10%len(r.targets)])
 				}
 				if err := r.Writers.Create(ctx, &corev1.Secret{
-					ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("foreign-%06d", i), Labels: map[string]string{"owner": "somebody"}},
+					ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("foreign-%06d", i), Labels: map[string]string{"owner": "another-client"}},
 					Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{"content": content},
 				}); err != nil {
 					return err

@@ -30,8 +30,8 @@ const (
 	idleLooks = 3
 )
 
-// waitsConfig has the hub tell for each target how long its work waited. The histogram of all targets together has the waits for those that
-// hang in it.
+// waitsConfig has the hub export for each target how long its work waited. The histogram of all targets together has
+// the waits for those that hang in it.
 const waitsConfig = `
 metrics: {targetHistograms: true}
 `

@@ -171,7 +171,7 @@ func TestHangsAreJudged(t *testing.T) {
 		{"others notice nothing", window(3, before, waits(100, 0), 0, 100, 30), nil, nil},
 		{"others wait for a worker", window(3, before, waits(90, 10), 0, 100, 30), []string{"wait of the others"}, nil},
 		{"workers do not become free", window(3, before, waits(100, 0), 0, 100, 100), []string{"workers that are free"}, nil},
-		{"nobody looked at the workers", window(3, before, waits(100, 0)), []string{"workers that are free"}, nil},
+		{"the workers were not observed", window(3, before, waits(100, 0)), []string{"workers that are free"}, nil},
 		{"others wait until those that hang are given up", window(3, 9500, waits(100, 0), 0, 100, 30), nil, []string{"corrected in its first half"}},
 		{"more hang than there are places", window(30, 9500, waits(100, 0), 0, 100, 30), []string{"corrected in its first half"}, nil},
 	} {
@@ -254,7 +254,7 @@ func TestHistoriesAreJudged(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeDeletedIsTold(t *testing.T) {
+func TestOnlyAllowedDeletionsAreAccepted(t *testing.T) {
 	history := journal.History{Target: "a"}
 	for _, c := range []journal.Change{{Verb: "apply", After: 1}, {Verb: "delete", Before: 1}} {
 		c.Resource, c.Name, c.UserAgent, c.Changed = "configmaps", "flood-1", "trellis", true

@@ -185,8 +185,8 @@ func (r *run) vanish(ctx context.Context, step *figures.Step, d *division, numbe
 		return err
 	}
 	o.down, o.up, o.corrected = append(o.down, since(began, shown)...), append(o.up, since(cleared, seen)...), append(o.corrected, corrected)
-	_, _, told := testbed.Writes(before, vanished)
-	step.Note("%s, while they vanish, written to the source, also for edits: %v", round, told)
+	_, _, meanwhile := testbed.Writes(before, vanished)
+	step.Note("%s, while they vanish, written to the source, also for edits: %v", round, meanwhile)
 	_, _, written := testbed.Writes(asked, askedBy)
 	step.Note("%s, when they are back, second by second: %s; written to the source: %v", round, rig.EachSecond(looks, cleared), written)
 	return nil
@@ -250,8 +250,8 @@ func (r *run) beside(windows ...*rig.Drift) error {
 // slowParts is for which parts of a window the number of slow edits is reported.
 const slowParts = 3 * time.Second
 
-// eachWindow tells the p99 of each window, for how long the source's API server collected its garbage meanwhile, and when edits took longer than
-// some milliseconds.
+// eachWindow returns the p99 of each window, for how long the source's API server collected its garbage meanwhile, and
+// when edits took longer than some milliseconds.
 func eachWindow(what string, windows []rig.Drift, slow float64) string {
 	each := make([]string, 0, len(windows))
 	for _, d := range windows {
@@ -261,7 +261,7 @@ func eachWindow(what string, windows []rig.Drift, slow float64) string {
 	return "the windows " + what + ": " + strings.Join(each, "; ")
 }
 
-// up tells that a TargetCluster is said to be reachable.
+// up reports whether a TargetCluster has the conditions of a reachable target.
 func up(object client.Object) bool {
 	return rig.Is(hubv1alpha1.ConditionConnected, metav1.ConditionTrue)(object) &&
 		rig.Is(hubv1alpha1.ConditionAPIServerAvailable, metav1.ConditionTrue)(object)

@@ -164,7 +164,7 @@ func judgeRest(step *figures.Step, counts journal.Counts, targets int, length, i
 	step.Add("watches begun", float64(counts.Verbs("watch").Sum().Requests)/length.Seconds(), "/s")
 }
 
-// probe tells which requests are probes.
+// probe reports whether a request is a probe.
 func probe(c journal.Count) bool { return identity(c) || version(c) || past(c) }
 
 // identity is the request for what identifies a cluster: its namespace kube-system.
@@ -173,7 +173,7 @@ func identity(c journal.Count) bool { return c.Verb == "get" && c.Resource == "n
 // version is the request for the version of a server, which probes make now and then.
 func version(c journal.Count) bool { return c.Verb == "get" && c.Resource == "/version" }
 
-// past is the request for what tells whether a cluster went back in time, which probes make now and then.
+// past is the request for what reports whether a cluster went back in time, which probes make now and then.
 func past(c journal.Count) bool {
 	return c.Verb == "list" && c.Resource == "leases.coordination.k8s.io"
 }

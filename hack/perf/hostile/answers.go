@@ -17,7 +17,7 @@ import (
 // place is a request whose answer is hostile.
 type place struct {
 	name string
-	// asked tells of a request whether it is this one.
+	// asked reports whether a request is this one.
 	asked func(*http.Request) bool
 	// prefix and suffix are around the hostile value.
 	prefix, suffix string
@@ -44,7 +44,7 @@ func exactly(method string, paths ...string) func(*http.Request) bool {
 	return func(r *http.Request) bool { return r.Method == method && slices.Contains(paths, r.URL.Path) }
 }
 
-// isResource tells whether a path is one of objects, and not of discovery. named is true if it names one of them.
+// isResource reports whether a path is one of objects, and not of discovery. named is true if it names one of them.
 func isResource(path string) (named, ok bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {

@@ -9,7 +9,7 @@
 //
 //	kubeconfigs.go  1 kubeconfigs with aliases, 2 keys of an absurd size
 //	                4 discovery that is slow and fails, 9 servers that hang
-//	forged.go       3 forged bindings to the cluster of somebody else
+//	forged.go       3 forged bindings to the cluster of another tenant
 //	answers.go      5 answers that are small on the wire and large in memory, in all places, forms and encodings
 //	texts.go        6 lists without an end, 10 fields that are costly to compare, 12 texts that are long or no UTF-8
 //	references.go   7 references without number, 8 bundles that are decoded and wait

@@ -26,7 +26,7 @@ const (
 	removedResource = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + rig.WidgetsName
 )
 
-// victim is an honest namespace whose objects somebody else claims.
+// victim is an honest namespace whose objects another tenant claims.
 type victim struct {
 	fleet  *fleetsim.Fleet
 	target *fleetsim.Target

@@ -148,7 +148,7 @@ func (f flood) floods(s *server, conn *tls.Conn) {
 	c.read(ctx)
 }
 
-// pour floods the connection. It holds whoever would write besides.
+// pour floods the connection. Other writers are blocked meanwhile.
 func (c *connection) pour(stream uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -206,7 +206,7 @@ func Run(ctx context.Context, root string, o Options, report *figures.Report) (e
 }
 
 // bounded is a command that runs the hub with a bound on its memory besides the one that it is watched for: while it
-// starts, nobody watches it yet.
+// starts, it is not watched yet.
 func bounded(ctx context.Context, root, dir string, o Options) (string, error) {
 	hub := o.Hub
 	if hub == "" {
@@ -291,7 +291,7 @@ func (r *run) startHubs(ctx context.Context, a attack) error {
 		}
 		return nil
 	}
-	// One that was ended leaves its Lease to nobody for a while.
+	// The Lease of a hub that was ended is not free for a while.
 	in := client.InNamespace(testbed.HubNamespace)
 	if err := r.Source.Client.DeleteAllOf(ctx, &coordinationv1.Lease{}, in); err != nil {
 		return fmt.Errorf("deleting Leases of the hub: %w", err)
@@ -357,12 +357,12 @@ func (r *run) stopHubs() (err error) {
 	return err
 }
 
-// well tells whether both hubs run.
+// well reports whether both hubs run.
 func (r *run) well() bool {
 	return len(r.hubs) > 0 && !slices.ContainsFunc(r.hubs, (*process).ended)
 }
 
-// alive tells whether a hub runs.
+// alive reports whether a hub runs.
 func (r *run) alive() bool {
 	return slices.ContainsFunc(r.hubs, func(p *process) bool { return !p.ended() })
 }

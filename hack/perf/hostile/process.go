@@ -121,14 +121,14 @@ func well(ctx context.Context, client *http.Client, url string) error {
 	if err != nil {
 		return fmt.Errorf("asking %s: %w", url, err)
 	}
-	_ = response.Body.Close() // nobody reads it
+	_ = response.Body.Close() // it is not read
 	if response.StatusCode != http.StatusOK {
 		return errors.New(response.Status)
 	}
 	return nil
 }
 
-// ended tells whether the process has ended.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.Done():

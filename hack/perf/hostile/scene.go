@@ -54,7 +54,7 @@ func (s *scene) beside(ctx context.Context) (*scene, error) {
 	return part, err
 }
 
-// newTenant makes a namespace, and a client of somebody who may do nothing but what a tenant may there.
+// newTenant makes a namespace, and a client of a user who may do there what a tenant may, and nothing else.
 func (r *run) newTenant(ctx context.Context, namespace string) (client.Client, error) {
 	const account = "tenant"
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: account}
@@ -214,7 +214,7 @@ func (s *scene) end() {
 	}
 }
 
-// remove deletes a namespace of the source with everything in it. Nobody waits for the clusters.
+// remove deletes a namespace of the source with everything in it. It does not wait for the clusters.
 func (r *run) remove(ctx context.Context, namespace string) error {
 	in := client.InNamespace(namespace)
 	err := r.Source.Client.DeleteAllOf(ctx, &corev1.Secret{}, in)
@@ -259,5 +259,5 @@ func slow(r *http.Request, d time.Duration) bool {
 	}
 }
 
-// isVersion tells whether a request is for the version of a server.
+// isVersion reports whether a request is for the version of a server.
 func isVersion(r *http.Request) bool { return r.URL.Path == "/version" }

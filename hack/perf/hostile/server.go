@@ -90,12 +90,12 @@ func newIdentity() (*identity, error) {
 	}, nil
 }
 
-// newServer starts a server on a free port of 127.0.0.1. Whoever starts it closes it.
+// newServer starts a server on a free port of 127.0.0.1. The caller closes it.
 func newServer(id *identity, o serverOptions) (*server, error) {
 	return newServerAt(id, "127.0.0.1:0", o)
 }
 
-// newServerAt starts a server at an address. Whoever starts it closes it.
+// newServerAt starts a server at an address. The caller closes it.
 func newServerAt(id *identity, address string, o serverOptions) (*server, error) {
 	s := &server{options: o, uid: types.UID(uuid.NewString()), identity: id, open: map[net.Conn]struct{}{}}
 	var err error

@@ -179,7 +179,7 @@ func fieldsCases() []attack {
 		{"10,000 deep", deep(10_000), false},
 		{"100,000 leaves wide", wide(100_000, 0), false},
 	} {
-		for _, manager := range []string{"somebody", "trellis"} {
+		for _, manager := range []string{"another-client", "trellis"} {
 			out = append(out, attack{
 				row: 10, name: fmt.Sprintf("managedFields %s, of %s", v.name, manager), budget: oneTarget,
 				quick: v.quick && manager == "trellis",

@@ -67,7 +67,7 @@ func manifests(name, value string, count int, sent time.Time) []string {
 	return out
 }
 
-// Widgets is the definition of the custom kind. Nobody but the trial brings it to a target.
+// Widgets is the definition of the custom kind. Only the trial brings it to a target.
 func Widgets() *unstructured.Unstructured {
 	open := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	return &unstructured.Unstructured{Object: map[string]any{
@@ -117,7 +117,7 @@ func Contents(target *fleetsim.Target, names ...string) []client.Object {
 	return out
 }
 
-// Has tells whether a target has the n-th ConfigMap of a ManagedResource, with this value unless it is empty.
+// Has reports whether a target has the n-th ConfigMap of a ManagedResource, with this value unless it is empty.
 func Has(ctx context.Context, target *fleetsim.Target, name string, n int, value string) bool {
 	object, ok := find(ctx, target, fmt.Sprintf("%s-%d", name, n))
 	if !ok || value == "" {
@@ -136,7 +136,7 @@ func find(ctx context.Context, target *fleetsim.Target, name string) (*unstructu
 	return object, object.UnmarshalJSON(body) == nil
 }
 
-// HasCustom tells whether a target has the object of the custom kind.
+// HasCustom reports whether a target has the object of the custom kind.
 func HasCustom(ctx context.Context, target *fleetsim.Target) bool {
 	_, err := target.Call(ctx, fleetsim.Call{Method: "GET", Path: "/apis/trials.example.org/v1/namespaces/" + contentNamespace + "/widgets/custom"})
 	return err == nil

@@ -1,6 +1,6 @@
-// Package rig is what trials of a fleet play on: one real source control plane, a fleet of simulated targets in this process,
-// and the hub as it ships, in a process of its own, so that the operating system tells its processor time and memory from those
-// of the simulator.
+// Package rig is what trials of a fleet play on: one real source control plane, a fleet of simulated targets in this
+// process, and the hub as it ships, in a process of its own, so that the operating system accounts its processor time
+// and memory separately from those of the simulator.
 //
 //	Rig         all of it, started and stopped together; the hub can be started and stopped on its own
 //	Writers     fill the source, many at a time

@@ -104,7 +104,7 @@ func (f *Foreigner) edit(ctx context.Context, target *fleetsim.Target, victim Vi
 	_, err := target.Call(ctx, call)
 	var answer *fleetsim.CallError
 	if errors.As(err, &answer) && answer.Code == http.StatusNotFound {
-		return nil // nobody has put it back yet, which is counted as what it is: pending
+		return nil // it is not corrected yet, and is counted as pending
 	}
 	if err != nil {
 		return fmt.Errorf("editing %s in %s: %w", victim.path, target.Name(), err)

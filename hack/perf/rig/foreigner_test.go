@@ -61,7 +61,7 @@ func TestCorrectionsAreReadFromTheJournal(t *testing.T) {
 			h.write(foreigner, 20*ms, "a", 2, 3, 0)
 			h.write(hub, 35*ms, "a", 3, 1, 0)
 		}, []float64{25}, nil, nil},
-		{"nobody undoes it", func(h *history) { h.write(foreigner, 10*ms, "a", 1, 2, 0) }, nil, []string{"configmaps a"}, nil},
+		{"it is not undone", func(h *history) { h.write(foreigner, 10*ms, "a", 1, 2, 0) }, nil, []string{"configmaps a"}, nil},
 		{"something else is written", func(h *history) {
 			h.write(foreigner, 10*ms, "a", 1, 2, 0)
 			h.write(hub, 35*ms, "a", 2, 3, 0)
@@ -83,7 +83,7 @@ func TestCorrectionsAreReadFromTheJournal(t *testing.T) {
 			h.write(hub, 35*ms, "a", 2, 1, 0)
 		}, nil, nil, nil},
 		{"an edit after the time does not count", func(h *history) { h.write(foreigner, 1100*ms, "a", 1, 2, 0) }, nil, nil, nil},
-		{"somebody else undoes it", func(h *history) {
+		{"another client undoes it", func(h *history) {
 			h.write(foreigner, 10*ms, "a", 1, 2, 0)
 			h.write("kubectl", 35*ms, "a", 2, 1, 0)
 		}, nil, []string{"configmaps a"}, nil},
@@ -115,7 +115,7 @@ func rounded(millis []float64) []float64 {
 	return out
 }
 
-func TestWritesOfTheSourceAreToldApart(t *testing.T) {
+func TestWritesOfTheSourceAreDistinguished(t *testing.T) {
 	g := NewWithT(t)
 	leases, others, what := testbed.Writes(
 		map[string]int64{"PUT leases": 5, "GET secrets": 1, "PATCH managedresources/status": 2},
@@ -133,13 +133,13 @@ func TestForeignersComeFromInside(t *testing.T) {
 	g.Expect(h.target.Stop()).To(Succeed())
 	f := rig.NewForeigner(rig.VictimsOf(rig.Steady))
 	for range 3 {
-		g.Expect(f.Edit(t.Context(), h.target)).To(Succeed(), "what is not there is nobody's fault")
+		g.Expect(f.Edit(t.Context(), h.target)).To(Succeed(), "an object that does not exist is no error")
 	}
 	g.Expect(rig.CorrectionsIn([]*fleetsim.Target{h.target}, h.began, time.Now()).Pending).To(BeEmpty())
 	g.Expect(h.target.Journal().Counts().Verbs("patch").Sum().Requests).To(BeEquivalentTo(3))
 }
 
-func TestSlowEditsAreToldBySecond(t *testing.T) {
+func TestSlowEditsAreListedBySecond(t *testing.T) {
 	g := NewWithT(t)
 	from := time.Now()
 	d := rig.Drift{From: from}

@@ -56,7 +56,7 @@ func (r *Rig) AwaitStill(ctx context.Context, patience, while time.Duration) err
 		})
 }
 
-// Is tells that a TargetCluster has a condition with this status.
+// Is reports whether a TargetCluster has a condition with this status.
 func Is(condition string, status metav1.ConditionStatus) func(client.Object) bool {
 	return func(object client.Object) bool {
 		tc, ok := object.(*hubv1alpha1.TargetCluster)
@@ -64,16 +64,16 @@ func Is(condition string, status metav1.ConditionStatus) func(client.Object) boo
 	}
 }
 
-// Applied tells that a ManagedResource is applied as it is now, and noted.
+// Applied reports whether a ManagedResource is applied as it is now, and noted.
 func Applied(object client.Object) bool {
 	return has(object, resourcesv1alpha1.ConditionResourcesApplied) &&
 		object.GetAnnotations()[hubv1alpha1.AppliedAnnotation] != ""
 }
 
-// Ready tells that a ManagedResource is ready as it is now.
+// Ready reports whether a ManagedResource is ready as it is now.
 func Ready(object client.Object) bool { return has(object, resourcesv1alpha1.ConditionReady) }
 
-// Gone tells that there is none.
+// Gone reports whether there is no object.
 func Gone(object client.Object) bool { return object == nil }
 
 func has(object client.Object, condition resourcesv1alpha1.ConditionType) bool {

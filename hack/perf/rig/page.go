@@ -32,7 +32,8 @@ type Labels string
 // Get returns the value of a label.
 func (l Labels) Get(name string) string { return testbed.Label(string(l), name) }
 
-// Sum adds up those series of a counter or gauge with labels that are wanted. That there is none is an error: nobody is to take the figure for 0.
+// Sum adds up those series of a counter or gauge with labels that are wanted. That there is none is an error,
+// since it does not mean 0.
 func (p Page) Sum(name string, wanted func(Labels) bool) (sum float64, err error) {
 	none := true
 	err = p.series(name, wanted, func(_ Labels, value float64) error {
@@ -40,7 +41,7 @@ func (p Page) Sum(name string, wanted func(Labels) bool) (sum float64, err error
 		return nil
 	})
 	if err == nil && none {
-		err = fmt.Errorf("the hub does not tell the metric %s", name)
+		err = fmt.Errorf("the hub does not export the metric %s", name)
 	}
 	return sum, err
 }

@@ -172,9 +172,9 @@ func (r *Rig) Window(ctx context.Context, f *Foreigner, reference *Reference, ta
 	return d, nil
 }
 
-// Slow tells when edits were made that took at least some milliseconds: in which seconds of the window, how many, and the most that one took.
-// Many in a few seconds have one cause; few in many seconds have as many. Beside it stands who used the processors meanwhile, and whether the
-// source's API server collected its garbage.
+// Slow returns when edits were made that took at least some milliseconds: in which seconds of the window, how many, and
+// the most that one took. Many in a few seconds have one cause; few in many seconds have as many. Beside it stands who
+// used the processors meanwhile, and whether the source's API server collected its garbage.
 func (d Drift) Slow(least float64) string {
 	type second struct {
 		edits int
@@ -197,7 +197,7 @@ func (d Drift) Slow(least float64) string {
 	return strings.Join(out, ", ")
 }
 
-// SlowIn tells how many edits took longer than some milliseconds, in each part of the window that is so long.
+// SlowIn returns how many edits took longer than some milliseconds, in each part of the window that is so long.
 func (d Drift) SlowIn(part time.Duration, millis float64) []int {
 	out := make([]int, max(1, int(d.To.Sub(d.From)/part)))
 	for i, at := range d.Edited {
@@ -219,7 +219,7 @@ func (d *Drift) Beside(all []controlplane.Collection) {
 	}
 }
 
-// collecting tells that the source's API server collected its garbage in a second of the window; empty if it did not.
+// collecting says that the source's API server collected its garbage in a second of the window; empty if it did not.
 func (d Drift) collecting(n int) string {
 	begin, end := d.From.Add(time.Duration(n)*time.Second), d.From.Add(time.Duration(n+1)*time.Second)
 	for _, c := range d.Collections {
@@ -263,7 +263,7 @@ func Ask(ctx context.Context, target *fleetsim.Target) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("asking %s: %w", target.Name(), err)
 	}
-	defer func() { _ = answer.Body.Close() }() // nobody reads it
+	defer func() { _ = answer.Body.Close() }() // it is not read
 	if answer.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("asking %s: it answers %s", target.Name(), answer.Status)
 	}

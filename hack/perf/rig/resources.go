@@ -67,7 +67,7 @@ func (r *Rig) Resources(ctx context.Context) (Resources, error) {
 // CPU is processor time so far.
 type CPU struct {
 	Hub    time.Duration
-	Trial  time.Duration // this process: the simulator and whoever is at work in it
+	Trial  time.Duration // this process: the simulator and all that works in it
 	Source time.Duration // all components of the source
 	At     time.Time
 }
@@ -117,7 +117,7 @@ func (r *Rig) Accounting(ctx context.Context) (end func() []CPU) {
 	}
 }
 
-// EachSecond tells who used how many processors in each second after a time.
+// EachSecond returns which process used how many processors in each second after a time.
 func EachSecond(looks []CPU, from time.Time) string {
 	var seconds []string
 	for n := 0; ; n++ {
@@ -129,7 +129,8 @@ func EachSecond(looks []CPU, from time.Time) string {
 	}
 }
 
-// ofSecond tells who used how many processors around a second after a time, of what is known of each; empty if nothing is.
+// ofSecond returns which process used how many processors around a second after a time, of what is known of
+// each; empty if nothing is.
 func ofSecond(looks []CPU, from time.Time, n int) string {
 	begin, end := from.Add(time.Duration(n)*time.Second), from.Add(time.Duration(n+1)*time.Second)
 	first := max(slices.IndexFunc(looks, func(c CPU) bool { return c.At.After(begin) })-1, 0)

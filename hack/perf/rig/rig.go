@@ -21,10 +21,10 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// ByHub tells what the hub wrote by its user agent.
+// ByHub reports whether the hub made a change, by its user agent.
 var ByHub = journal.ByUserAgent("trellis")
 
-// config is that of the hub as it ships, and with profiles, which cost nothing until somebody asks for one. Nothing
+// config is that of the hub as it ships, and with profiles, which cost nothing until a client requests one. Nothing
 // else may be in it: what is measured is what operators get. Sections that it does not have may be added.
 const config = `
 apiVersion: config.hub.gardener.cloud/v1alpha1
@@ -197,7 +197,7 @@ func (r *Rig) config(sections string) string {
 }
 
 // StartBeside starts a further hub of the same binary, with the same configuration as StartHub, and returns when it is
-// ready. Whoever starts it stops it.
+// ready. The caller stops it.
 func (r *Rig) StartBeside(ctx context.Context, sections string) (*testbed.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -209,7 +209,7 @@ func (r *Rig) StartBeside(ctx context.Context, sections string) (*testbed.Proces
 }
 
 // Replica starts a further hub with the same configuration and returns when it is ready. Its user agent is AgentOf its
-// name, by which targets tell it from others. Whoever starts it stops it.
+// name, by which targets identify it. The caller stops it.
 func (r *Rig) Replica(ctx context.Context, name string) (*testbed.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
@@ -242,7 +242,7 @@ func (r *Rig) StopHub() error {
 	return err
 }
 
-// Extra starts further targets with the journal of the rig. Whoever starts them stops them.
+// Extra starts further targets with the journal of the rig. The caller stops them.
 func (r *Rig) Extra(ctx context.Context, targets int, prefix string) (*fleetsim.Fleet, error) {
 	o := r.options.Fleet
 	o.Targets, o.Prefix, o.Journal = targets, prefix, r.Journal
@@ -261,13 +261,12 @@ func (r *Rig) Log() string {
 	return r.Hub.LogTail()
 }
 
-// Say tells whoever waits what happens.
+// Say prints what happens, for a user who waits.
 func (r *Rig) Say(format string, args ...any) {
 	fmt.Fprintf(r.options.Progress, "%7.1fs  load %s  %s\n", time.Since(r.began).Seconds(), figures.LoadOfMinute(figures.Load()), fmt.Sprintf(format, args...))
 }
 
-// Until waits for something that nobody tells, looking every so often, and says what it waits for when its patience
-// ends.
+// Until polls until something is done. The error says what it waited for.
 func (r *Rig) Until(ctx context.Context, patience, every time.Duration, what string, done func() (bool, error)) error {
 	began, said := time.Now(), time.Now()
 	for {

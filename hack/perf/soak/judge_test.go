@@ -45,7 +45,7 @@ func TestWhatIsLeftBehindIsSeen(t *testing.T) {
 		{"and over half an hour", 37, time.Minute, func(s *rig.Resources, _ int) { s.Heap += events(*s, began, 300<<10) }, nil},
 		{"events come and go over a long run", 60, time.Minute, func(s *rig.Resources, _ int) { s.Heap += events(*s, began, 300<<10) }, nil},
 		{"many events come and go, and the run is no longer than it must", 40, time.Minute, func(s *rig.Resources, _ int) { s.Heap += events(*s, began.Add(4*time.Minute), 1<<20) }, nil},
-		{"too short to tell growth from events", 35, time.Minute, func(s *rig.Resources, round int) { s.Heap += int64(round) * 200 << 10 }, nil},
+		{"too short to distinguish growth from events", 35, time.Minute, func(s *rig.Resources, round int) { s.Heap += int64(round) * 200 << 10 }, nil},
 		{"events come and go, and the heap grows besides", 60, time.Minute, func(s *rig.Resources, round int) {
 			s.Heap += events(*s, began, 300<<10) + int64(round)*visitors<<12
 		}, []string{"live heap, slope"}},
@@ -133,7 +133,7 @@ func TestWhatATargetLeavesInTheHeapIsSeen(t *testing.T) {
 		{"a ManagedResource", 500, kept, 4 << 10, 1, "left by a target", ""},
 		{"a ManagedResource of as few targets as may be", enoughVisits, kept, 4 << 10, 1, "left by a target", ""},
 		{"a connection", 500, kept, 60 << 10, 1, "left by a target", ""},
-		{"too few to tell", enoughVisits - 1, kept, 4 << 10, 1, "", ""},
+		{"too few to judge", enoughVisits - 1, kept, 4 << 10, 1, "", ""},
 		{"events are not gone", 500, 7 * time.Minute, 4 << 10, 1, "", ""},
 		{"a restless hub", 500, kept, 0, 10, "", "spread"},
 		{"a restless hub hides nothing large", 500, kept, 4 << 10, 10, "left by a target", "spread"},

@@ -394,7 +394,7 @@ func judgeSamples(step *figures.Step, samples []rig.Resources, since time.Time, 
 	step.Note("the reference of a figure at the end is the one at the beginning: medians of the last and of the first fifth of the samples")
 }
 
-// judgeHistories says whether anything was done to the targets that stay that nobody wanted.
+// judgeHistories reports what was done to the remaining targets that no ManagedResource asked for.
 func judgeHistories(step *figures.Step, histories []journal.History) {
 	rig.Complete(step, histories)
 	wrong := journal.WrongDeletes(rig.ByHub, journal.Deletes{Allowed: func(string, journal.Change) bool { return false }}, histories...)
