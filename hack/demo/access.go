@@ -46,6 +46,6 @@ func (w *world) tokenIsRequested(ctx context.Context) error {
 	if err := bearer.Create(ctx, review); err != nil {
 		return fmt.Errorf("asking alpha whose token it is: %w", err)
 	}
-	w.tell("alpha takes its bearer for %s", review.Status.UserInfo.Username)
+	w.printf("alpha takes its bearer for %s", review.Status.UserInfo.Username)
 	return nil
 }

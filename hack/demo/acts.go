@@ -25,8 +25,8 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// meddler is who changes things by hand.
-const meddler = client.FieldOwner("somebody")
+// byHand is the field manager of changes by hand.
+const byHand = client.FieldOwner("somebody")
 
 // outage is how long a target is left alone, with the others being watched.
 const outage = 5 * time.Second
@@ -104,7 +104,7 @@ func (w *world) hubStarts(ctx context.Context) error {
 			return fmt.Errorf("the hub itself may %s %s in the source cluster", attributes.Verb, attributes.Resource)
 		}
 	}
-	w.tell("it may create no Secrets, workloads or rights there; for class seed it has a second one")
+	w.printf("it may create no Secrets, workloads or rights there; for class seed it has a second one")
 	return nil
 }
 
@@ -123,7 +123,7 @@ func (w *world) watchHub(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	w.tell("Prometheus looks at it, with the rules of the chart: %s", w.monitoring.URL)
+	w.printf("Prometheus looks at it, with the rules of the chart: %s", w.monitoring.URL)
 	return w.monitoring.Watch(w.hub)
 }
 
@@ -201,7 +201,7 @@ func (w *world) checkContents(ctx context.Context) error {
 			return fmt.Errorf("the Deployment in %s has %d available pods", target.Name, web.Status.AvailableReplicas)
 		}
 	}
-	w.tell("in each target, the 3 pods of the Deployment are really available")
+	w.printf("in each target, the 3 pods of the Deployment are really available")
 
 	maps := &corev1.ConfigMapList{}
 	if err := w.alpha.Client.List(ctx, maps, client.InNamespace("monitoring"), client.MatchingLabels{resourcesv1alpha1.ManagedByLabel: resourcesv1alpha1.ManagedByDefault}); err != nil {
@@ -226,12 +226,12 @@ func (w *world) driftIsCorrected(ctx context.Context) error {
 	if err := w.editSettings(ctx, w.alpha, "a ConfigMap in alpha was edited, and is back"); err != nil {
 		return err
 	}
-	if err := w.tellEvent(ctx, w.alpha, "settings"); err != nil {
+	if err := w.printEvent(ctx, w.alpha, "settings"); err != nil {
 		return err
 	}
 	scaled := client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"replicas":0}}`))
 	took, err := restored(ctx, w.beta, deployment(), func() error {
-		return w.beta.Client.Patch(ctx, deployment(), scaled, meddler)
+		return w.beta.Client.Patch(ctx, deployment(), scaled, byHand)
 	}, func(u *unstructured.Unstructured) bool {
 		replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 		return replicas == 3
@@ -271,7 +271,7 @@ func (w *world) deleteDeployment(ctx context.Context) error {
 func (w *world) editSettings(ctx context.Context, target *testbed.Cluster, text string) error {
 	edit := client.RawPatch(client.Merge.Type(), []byte(`{"data":{"colour":"red"}}`))
 	took, err := restored(ctx, target, settings(), func() error {
-		return target.Client.Patch(ctx, settings(), edit, meddler)
+		return target.Client.Patch(ctx, settings(), edit, byHand)
 	}, func(u *unstructured.Unstructured) bool { return hasString(u, "green", "data", "colour") })
 	if err != nil {
 		return err
@@ -280,29 +280,29 @@ func (w *world) editSettings(ctx context.Context, target *testbed.Cluster, text 
 	return nil
 }
 
-// tellEvent prints the event by which the hub says who changed an object.
-func (w *world) tellEvent(ctx context.Context, target *testbed.Cluster, object string) error {
+// printEvent prints the event by which the hub says who changed an object.
+func (w *world) printEvent(ctx context.Context, target *testbed.Cluster, object string) error {
 	for range 100 {
 		list := &eventsv1.EventList{}
 		if err := w.source.Client.List(ctx, list, client.InNamespace(namespace(target))); err != nil {
 			return fmt.Errorf("reading events: %w", err)
 		}
 		for _, event := range list.Items {
-			if strings.Contains(event.Note, object) && strings.Contains(event.Note, string(meddler)) {
-				w.tell("its event: %s", event.Note)
+			if strings.Contains(event.Note, object) && strings.Contains(event.Note, string(byHand)) {
+				w.printf("its event: %s", event.Note)
 				return nil
 			}
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return fmt.Errorf("no event says that %s was changed by %s", object, meddler)
+	return fmt.Errorf("no event says that %s was changed by %s", object, byHand)
 }
 
 func (w *world) targetGoesAway(ctx context.Context) error {
 	ref := testbed.ManagedResourceRef(namespace(w.gamma), "web")
 	began := time.Now()
 	w.gamma.KillAPIServer()
-	w.tell("the API server of gamma was killed")
+	w.printf("the API server of gamma was killed")
 	entry, err := w.observer.Await(ctx, ref, func(e testbed.Entry) bool {
 		_, reason, _ := e.Condition("Ready")
 		return e.Is("Ready", "Unknown") && reason == resourcesv1alpha1.ReasonTargetUnreachable
@@ -335,11 +335,11 @@ func (w *world) targetGoesAway(ctx context.Context) error {
 	if err := w.source.Client.Update(ctx, testbed.Content(namespace(w.gamma), "web", "objects.yaml", blue)); err != nil {
 		return fmt.Errorf("changing the content for gamma: %w", err)
 	}
-	w.tell("meanwhile in the source cluster: the content for gamma was changed")
+	w.printf("meanwhile in the source cluster: the content for gamma was changed")
 	if err := w.onlyUnready(began, ref, testbed.TargetClusterRef(namespace(w.gamma), w.gamma.Name)); err != nil {
 		return err
 	}
-	w.tell("all this time, nothing of alpha, beta or the source was anything but ready")
+	w.printf("all this time, nothing of alpha, beta or the source was anything but ready")
 
 	return w.targetComesBack(ctx, ref)
 }
@@ -352,7 +352,7 @@ func (w *world) targetComesBack(ctx context.Context, ref testbed.Ref) error {
 		return ""
 	}
 	old := checksum(w.observer.Entries()[ref])
-	w.tell("the API server of gamma is started again")
+	w.printf("the API server of gamma is started again")
 	group := newChorus(w)
 	group.add(func() (time.Time, string, error) {
 		err := w.gamma.StartAPIServer(ctx)
@@ -457,7 +457,7 @@ func (w *world) tokenIsRotated(ctx context.Context) error {
 	if err := refused(ctx, old.Data["value"]); err != nil {
 		return err
 	}
-	w.tell("the old token is refused by beta now")
+	w.printf("the old token is refused by beta now")
 	if err := w.editSettings(ctx, w.beta, "an edited ConfigMap in beta is back"); err != nil {
 		return err
 	}
@@ -476,7 +476,7 @@ func (w *world) tokenIsRotated(ctx context.Context) error {
 			return errors.Join(err, fmt.Errorf("the hub counts %g rotations of mode %s, not %g", got, mode, want))
 		}
 	}
-	w.tell("beta's audit log: all %d watches of the hub continued, none began again", before)
+	w.printf("beta's audit log: all %d watches of the hub continued, none began again", before)
 	return nil
 }
 
@@ -549,7 +549,7 @@ func (w *world) resourceIsRemoved(ctx context.Context) error {
 	if err := w.onlyUnready(deleted, entry.Ref); err != nil {
 		return err
 	}
-	w.tell("everything else is there and ready as before")
+	w.printf("everything else is there and ready as before")
 	return nil
 }
 

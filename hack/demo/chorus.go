@@ -19,7 +19,7 @@ type chorus struct {
 
 func newChorus(w *world) *chorus { return &chorus{world: w} }
 
-// add waits for something that tells when it happened and how to say so.
+// add waits for something that returns when it happened, and the text to print.
 func (c *chorus) add(happens func() (time.Time, string, error)) {
 	began := time.Now()
 	c.group.Go(func() error {

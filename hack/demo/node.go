@@ -36,12 +36,12 @@ func (w *world) nodeJoins(ctx context.Context) error {
 			return fmt.Errorf("creating %s in alpha: %w", object.GetName(), err)
 		}
 	}
-	w.tell("node %s joined alpha, with the taint %s", node.Name, notReady)
-	note, err := w.newsOf(ctx, node)
+	w.printf("node %s joined alpha, with the taint %s", node.Name, notReady)
+	note, err := w.eventAbout(ctx, node)
 	if err != nil {
 		return err
 	}
-	w.tell("its event: %s", note)
+	w.printf("its event: %s", note)
 
 	follower, err := follow(ctx, w.alpha, node)
 	if err != nil {
@@ -75,7 +75,7 @@ func (w *world) nodeJoins(ctx context.Context) error {
 	return nil
 }
 
-// networkOfNode is a DaemonSet that the node needs which joins. Nobody schedules its pod until the show does.
+// networkOfNode is a DaemonSet that the node needs which joins. Its pod is not scheduled before the demo does it.
 func networkOfNode() *appsv1.DaemonSet {
 	labels := map[string]string{"app": "network", critical: "true"}
 	return &appsv1.DaemonSet{
@@ -96,9 +96,9 @@ func networkOfNode() *appsv1.DaemonSet {
 	}
 }
 
-// newsOf returns what an event in alpha says that a node waits for.
-func (w *world) newsOf(ctx context.Context, node *corev1.Node) (note string, err error) {
-	said := func(ctx context.Context) (bool, error) {
+// eventAbout returns what an event in alpha says that a node waits for.
+func (w *world) eventAbout(ctx context.Context, node *corev1.Node) (note string, err error) {
+	found := func(ctx context.Context) (bool, error) {
 		list := &eventsv1.EventList{}
 		if err := w.alpha.Client.List(ctx, list, client.InNamespace(metav1.NamespaceDefault)); err != nil {
 			return false, fmt.Errorf("reading events of alpha: %w", err)
@@ -110,7 +110,7 @@ func (w *world) newsOf(ctx context.Context, node *corev1.Node) (note string, err
 		}
 		return note != "", nil
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, said); err != nil {
+	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, found); err != nil {
 		return "", fmt.Errorf("waiting for an event about node %s: %w", node.Name, err)
 	}
 	return note, nil
@@ -135,7 +135,7 @@ func (w *world) bind(ctx context.Context, d *appsv1.DaemonSet, node *corev1.Node
 	return pod, nil
 }
 
-// hasTaint tells whether a node keeps workloads away because something critical is not ready.
+// hasTaint reports whether a node keeps workloads away because something critical is not ready.
 func hasTaint(u *unstructured.Unstructured) bool {
 	taints, _, _ := unstructured.NestedSlice(u.Object, "spec", "taints")
 	return slices.ContainsFunc(taints, func(item any) bool {

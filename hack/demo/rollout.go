@@ -46,7 +46,7 @@ func (w *world) rolloutGetsStuck(ctx context.Context) error {
 	}
 	_, _, message := entry.Condition("Ready")
 	w.measured(entry.Since.Sub(began), "new pods in beta fit no node, and the ManagedResource says so")
-	w.tell("its condition Ready: %s", message)
+	w.printf("its condition Ready: %s", message)
 
 	began = time.Now()
 	if err := content(manifest); err != nil {

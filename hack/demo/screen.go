@@ -22,8 +22,8 @@ func (s *screen) title(text string) { fmt.Fprintf(s.out, "%s\n", text) }
 // act begins a section.
 func (s *screen) act(name string) { fmt.Fprintf(s.out, "\n%s\n", name) }
 
-// tell prints what happened now.
-func (s *screen) tell(format string, arguments ...any) {
+// printf prints what happened now.
+func (s *screen) printf(format string, arguments ...any) {
 	fmt.Fprintf(s.out, "%7.1f s  %s\n", time.Since(s.start).Seconds(), fmt.Sprintf(format, arguments...))
 }
 

@@ -22,7 +22,7 @@ Or with trellisctl, which also knows of the targets:
   %[1]s/trellisctl --kubeconfig %[1]s/source.kubeconfig -n shoot--demo--alpha tree mr web --allow-network 127.0.0.0/8
   %[1]s/trellisctl --kubeconfig %[1]s/source.kubeconfig -n shoot--demo--alpha why mr web
 
-A fourth target, delta, is registered by nobody: docs/tutorial/own-cluster.md does so, step by step. Its access
+A fourth target, delta, is not registered: docs/tutorial/own-cluster.md does so, step by step. Its access
 is %[1]s/delta.kubeconfig.
 
 Or with curl:
@@ -55,9 +55,9 @@ func (w *world) stay(ctx context.Context) error {
 	if w.monitoring != nil {
 		w.title(fmt.Sprintf(askPrometheus, w.monitoring.URL, w.monitoring.AlertmanagerURL))
 		if w.monitoring.GrafanaURL == "" {
-			w.tell("No Grafana is installed. Prometheus is a data source for any other; the dashboards are in charts/trellis/monitoring/dashboards.")
+			w.printf("No Grafana is installed. Prometheus is a data source for any other; the dashboards are in charts/trellis/monitoring/dashboards.")
 		} else {
-			w.tell("Grafana with the dashboards is at %s.", w.monitoring.GrafanaURL)
+			w.printf("Grafana with the dashboards is at %s.", w.monitoring.GrafanaURL)
 		}
 	}
 	events, err := reports(ctx, w.source.Client)
@@ -70,7 +70,7 @@ func (w *world) stay(ctx context.Context) error {
 			if !open {
 				return nil
 			}
-			w.tell("%s: %s", event.Regarding.Name, event.Note)
+			w.printf("%s: %s", event.Regarding.Name, event.Note)
 		case <-w.hub.Done():
 			return errors.New("the hub has ended")
 		case <-ctx.Done():

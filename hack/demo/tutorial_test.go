@@ -55,7 +55,7 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// TestShellOfTutorial holds the shell against blocks that fail: a tutorial is not to pass because nobody looked.
+// TestShellOfTutorial holds the shell against blocks that fail: a tutorial must not pass because errors are ignored.
 func TestShellOfTutorial(t *testing.T) {
 	tests := []struct {
 		name, script string
@@ -126,8 +126,8 @@ func blocksOf(page string) []block {
 	return blocks
 }
 
-// shownIn tells whether an output has the lines that the page shows, in this order; others may be between them. Three dots
-// stand for anything, and the amount of white space does not count.
+// shownIn reports whether an output has the lines that the page shows, in this order; others may be between them. Three
+// dots stand for anything, and the amount of white space does not count.
 func (b block) shownIn(output string) bool {
 	rest := strings.Split(output, "\n")
 	for line := range strings.Lines(b.output) {

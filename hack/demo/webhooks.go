@@ -86,11 +86,11 @@ func (w *world) podsAreChanged(ctx context.Context) error {
 	if hostOf(pod) != "" || hasToken(pod) {
 		return errors.New("a pod of gamma was changed, for which no webhook is on")
 	}
-	w.tell("one of gamma, for which no webhook is on, is as it was sent")
+	w.printf("one of gamma, for which no webhook is on, is as it was sent")
 	return nil
 }
 
-// podsStartWithoutTheHub creates a pod while nobody answers to the webhooks.
+// podsStartWithoutTheHub creates a pod while no hub answers to the webhooks.
 func (w *world) podsStartWithoutTheHub(ctx context.Context) error {
 	pod, err := newPod(ctx, w.alpha)
 	if err != nil {
@@ -99,7 +99,7 @@ func (w *world) podsStartWithoutTheHub(ctx context.Context) error {
 	if got := hostOf(pod); got != "" {
 		return fmt.Errorf("without a hub, a pod of alpha has the API server %q", got)
 	}
-	w.tell("without the hub, a pod in kube-system of alpha is created as it was sent: " +
+	w.printf("without the hub, a pod in kube-system of alpha is created as it was sent: " +
 		"its webhooks are of failure policy Ignore")
 	return nil
 }
@@ -131,7 +131,7 @@ func hostOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// hasToken tells whether a pod mounts a token that expires.
+// hasToken reports whether a pod mounts a token that expires.
 func hasToken(pod *corev1.Pod) bool {
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Projected == nil {

@@ -82,7 +82,7 @@ func (w *world) prepare(ctx context.Context) error {
 		for _, name := range []string{"source", "alpha", "beta", "gamma"} {
 			options = append(options, controlplane.Options{
 				Name: name, ControllerManager: true, Scheduler: true, Nodes: 1,
-				Audit: name == "beta", // its token is rotated, and nobody is to notice
+				Audit: name == "beta", // its token is rotated, without any effect
 			})
 		}
 		clusters, err := testbed.StartClusters(starting, options...)
@@ -95,7 +95,7 @@ func (w *world) prepare(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	w.tell("clusters source, alpha, beta and gamma run, each with a node; the hub and trellisctl are built")
+	w.printf("clusters source, alpha, beta and gamma run, each with a node; the hub and trellisctl are built")
 	for _, cluster := range append(w.targets(), w.source) {
 		if err := w.writeAccess(cluster); err != nil {
 			return err
@@ -107,7 +107,7 @@ func (w *world) prepare(ctx context.Context) error {
 	return w.install(ctx)
 }
 
-// startDelta starts a cluster that nobody has registered.
+// startDelta starts a cluster that is not registered.
 func (w *world) startDelta(ctx context.Context) error {
 	started, err := testbed.StartClusters(ctx,
 		controlplane.Options{Name: "delta", ControllerManager: true, Scheduler: true, Nodes: 1})
@@ -205,7 +205,7 @@ func (w *world) end(ctx context.Context) error {
 	if err := os.RemoveAll(w.dir); err != nil {
 		return fmt.Errorf("removing files: %w", err)
 	}
-	w.tell("the clusters have ended, and their files are removed")
+	w.printf("the clusters have ended, and their files are removed")
 	return nil
 }
 
@@ -269,7 +269,7 @@ func available(ctx context.Context, c *testbed.Cluster, wanted func(*unstructure
 
 // restored changes an object of a target and measures until it is back: from the answer to the last request of the
 // change until a watch on the target shows the object corrected, in a new version.
-func restored(ctx context.Context, cluster *testbed.Cluster, object client.Object, meddle func() error,
+func restored(ctx context.Context, cluster *testbed.Cluster, object client.Object, change func() error,
 	back func(*unstructured.Unstructured) bool) (time.Duration, error) {
 	object, err := live(ctx, cluster, object)
 	if err != nil {
@@ -281,17 +281,17 @@ func restored(ctx context.Context, cluster *testbed.Cluster, object client.Objec
 	}
 	defer follower.Stop()
 	before := object.GetResourceVersion()
-	if err := meddle(); err != nil {
+	if err := change(); err != nil {
 		return 0, fmt.Errorf("changing %s in %s: %w", object.GetName(), cluster.Name, err)
 	}
-	meddled := time.Now()
+	changed := time.Now()
 	seen, err := follower.Until(ctx, func(u *unstructured.Unstructured) bool {
 		return u != nil && u.GetResourceVersion() != before && back(u)
 	})
-	return seen.Sub(meddled), err
+	return seen.Sub(changed), err
 }
 
-// hasString tells whether a field of an object has a value.
+// hasString reports whether a field of an object has a value.
 func hasString(u *unstructured.Unstructured, value string, path ...string) bool {
 	is, _, err := unstructured.NestedString(u.Object, path...)
 	return err == nil && is == value
