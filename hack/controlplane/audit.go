@@ -35,7 +35,7 @@ type AuditEntry struct {
 	APIGroup, Resource, Subresource, Namespace, Name string
 	// RequestURI is the path with its query.
 	RequestURI string
-	// UserAgent and Username tell who asked.
+	// UserAgent and Username identify the client.
 	UserAgent, Username string
 	// Code is the HTTP status of the answer.
 	Code int

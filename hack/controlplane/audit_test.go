@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAuditEntriesTellWhoAskedForWhat(t *testing.T) {
+func TestAuditEntriesHaveClientAndRequest(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
 	cp := StartForTest(t, Options{Audit: true})

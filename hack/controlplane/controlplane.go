@@ -20,11 +20,11 @@ const (
 	startTimeout = 3 * time.Minute
 	// terminationGrace is what a component gets to end by itself.
 	terminationGrace = 10 * time.Second
-	// pollInterval is how often something is asked that nobody tells us.
+	// pollInterval is how often a state is read that cannot be watched.
 	pollInterval = 50 * time.Millisecond
 	// checkTimeout bounds each time.
 	checkTimeout = 2 * time.Second
-	// portAttempts is how often a port is chosen that somebody else then takes.
+	// portAttempts is how often another port is chosen after another process took the last one.
 	portAttempts = 5
 
 	serviceRange = "10.96.0.0/16"
@@ -358,8 +358,8 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// Freeze suspends the API server: connections stay open or are still accepted by the kernel, and nobody answers. It is how a
-// hanging server or a broken network looks to a client.
+// Freeze suspends the API server: connections stay open or are still accepted by the kernel, and get no answer. To a
+// client, that is a hanging server or a broken network.
 func (cp *ControlPlane) Freeze() error { return cp.Suspend(APIServer) }
 
 // Thaw lets a frozen API server continue.

@@ -244,7 +244,7 @@ func (cp *ControlPlane) pids() []int {
 	return pids
 }
 
-// isAlive tells whether a process runs or is stopped. One that only waits to be collected by its parent is dead.
+// isAlive reports whether a process runs or is stopped. One that only waits to be collected by its parent is dead.
 func isAlive(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

@@ -27,18 +27,18 @@
 // the kubelets of fake nodes: with all of them a Deployment becomes available. The binaries come from "make kube", which
 // puts them into bin/kube/<version>; $KUBEBUILDER_ASSETS, if set, wins for etcd and kube-apiserver.
 //
-// Everything is as in a real cluster where a client could tell: RBAC is on, certificates come from a certificate authority
-// made for this control plane, service account tokens are signed and checked, the aggregation layer is set up. The
-// components work with the identities that RBAC has roles for.
+// Everything that a client can observe is as in a real cluster: RBAC is on, certificates come from a certificate
+// authority made for this control plane, service account tokens are signed and checked, the aggregation layer is set
+// up. The components work with the identities that RBAC has roles for.
 //
-// Without a controller manager nobody makes service accounts or takes the first taint off a node; the admission plugins that
-// count on it are then off, so pods can be created and scheduled. Nobody fills the aggregated cluster roles view, edit and
-// admin either, nor collects garbage or empties a namespace that is being deleted.
+// Without a controller manager, no service accounts are created and no node loses its first taint; the admission
+// plugins that need it are then off, so pods can be created and scheduled. The aggregated cluster roles view, edit and
+// admin stay empty, there is no garbage collection, and a namespace that is being deleted keeps its objects.
 //
 // Only the API server listens on a port, on 127.0.0.1: etcd is reached through a socket in its directory, the other
-// components serve nothing. The port (FreePort, for other servers of a test too) is taken from below the range from which
-// the kernel gives ports to outgoing connections, so a stopped API server finds it free when it is started again. If
-// somebody else takes it between the choice and the first start, another one is chosen.
+// components serve nothing. The port (FreePort, for other servers of a test too) is taken from below the range from
+// which the kernel gives ports to outgoing connections, so a stopped API server finds it free when it is started again.
+// If another process takes it between the choice and the first start, another one is chosen.
 //
 // # Nothing stays behind
 //
@@ -53,7 +53,7 @@
 //   - A parent-death signal would need no guard, but it is bound to the thread that forked, not to the process: it would
 //     need a thread locked for the life of the program, which every leak check would then report, and exists on Linux only.
 //   - etcd does not sync to disk. A control plane survives the death of its processes, not that of the machine.
-//   - Stop kills instead of asking: an orderly end takes seconds and nobody looks at what it would save.
+//   - Stop kills instead of asking: an orderly end takes seconds, and what it would save is not needed.
 //   - The audit log (Options.Audit) is written before a request ends, so that it is complete, and slows each one
 //     down a little. It is off by default.
 package controlplane

@@ -16,7 +16,7 @@ import (
 // first because killing its own group is the last thing it does; twice because the components may still be writing.
 const guardScript = `trap '' HUP INT TERM; read -r _; rm -rf "$1" || rm -rf "$1"; kill -KILL 0`
 
-// guard leads the process group of a control plane and ends it when this process dies. doc.go tells why.
+// guard leads the process group of a control plane and ends it when this process dies. doc.go explains why.
 type guard struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser

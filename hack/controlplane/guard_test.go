@@ -88,13 +88,13 @@ func TestSweepRemovesDirectoriesOfTheDead(t *testing.T) {
 	g.Expect(os.MkdirAll(filepath.Join(ofTheDead, "etcd"), 0o700)).To(Succeed())
 	ofTheLiving, err := makeTempDir("name")
 	g.Expect(err).NotTo(HaveOccurred())
-	ofSomebody := filepath.Join(os.TempDir(), "something-else")
-	g.Expect(os.Mkdir(ofSomebody, 0o700)).To(Succeed())
+	ofAnother := filepath.Join(os.TempDir(), "something-else")
+	g.Expect(os.Mkdir(ofAnother, 0o700)).To(Succeed())
 
 	sweep()
 	g.Expect(ofTheDead).NotTo(BeAnExistingFile())
 	g.Expect(ofTheLiving).To(BeADirectory())
-	g.Expect(ofSomebody).To(BeADirectory())
+	g.Expect(ofAnother).To(BeADirectory())
 }
 
 func TestSafeName(t *testing.T) {

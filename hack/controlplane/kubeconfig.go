@@ -24,7 +24,7 @@ import (
 const (
 	adminUser  = "trellis-admin"
 	adminGroup = "system:masters"
-	// defaultTokenTTL is that of service account tokens for which nobody asked for something else, minTokenTTL the shortest
+	// defaultTokenTTL is that of service account tokens without a requested lifetime, minTokenTTL the shortest
 	// that the API server issues.
 	defaultTokenTTL = time.Hour
 	minTokenTTL     = 10 * time.Minute

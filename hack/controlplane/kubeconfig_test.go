@@ -94,7 +94,7 @@ func TestKubeconfigs(t *testing.T) {
 		g.Expect(err).To(MatchError(ContainSubstring(`cannot make a token for missing/robot: namespaces "missing" not found`)))
 	})
 
-	t.Run("nobody", func(t *testing.T) {
+	t.Run("anonymous", func(t *testing.T) {
 		g := NewWithT(t)
 		config := cp.RESTConfig()
 		config.CertData, config.KeyData = nil, nil

@@ -32,7 +32,7 @@ const (
 	frontProxyName = "front-proxy"
 )
 
-// aYear is how long certificates live for which nobody asked for something else.
+// aYear is the lifetime of certificates without a requested one.
 const aYear = 365 * 24 * time.Hour
 
 // pki is everything a control plane signs with.
@@ -43,8 +43,9 @@ type pki struct {
 	serviceAccounts *ecdsa.PrivateKey
 }
 
-// newPKI makes keys and certificates and writes those that the components need into dir. The certificates with which the API
-// server calls aggregated servers come from an authority of their own: who has one may claim to be anybody.
+// newPKI makes keys and certificates and writes those that the components need into dir. The certificates
+// with which the API server calls aggregated servers come from an authority of their own: a client that has
+// one may act as any user.
 func newPKI(dir string) (*pki, error) {
 	ca, err := newAuthority("trellis-control-plane")
 	if err != nil {

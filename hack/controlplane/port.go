@@ -8,7 +8,7 @@ import (
 )
 
 // The ports of FreePort: below those that the kernel gives to outgoing connections and to listeners that name none, so
-// nobody gets one by chance between its choice and its use.
+// that no other process gets one by chance between its choice and its use.
 const lowestPort, ports = 20000, 12000
 
 // This process counts from a port of its own, so that it does not get one twice while it has not used it yet.
@@ -17,7 +17,7 @@ var (
 	nextPort  atomic.Uint32
 )
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on, for a server that needs one as a parameter and is
+// FreePort returns a port of 127.0.0.1 that no process listens on, for a server that needs one as a parameter and is
 // started soon. It errs if there is none.
 func FreePort() (int, error) {
 	var err error

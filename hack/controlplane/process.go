@@ -29,7 +29,7 @@ type process struct {
 	err  error
 }
 
-// environment tells the Go runtime of a component.
+// environment configures the Go runtime of a component.
 func (s Share) environment() (env []string) {
 	for name, value := range map[string]int64{"GOGC": int64(s.HeapGrowth), "GOMEMLIMIT": s.MemoryLimit} {
 		if value > 0 {
@@ -79,7 +79,7 @@ func (p *process) wait() {
 	close(p.done)
 }
 
-// ended tells whether the process has ended.
+// ended reports whether the process has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:

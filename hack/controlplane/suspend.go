@@ -9,9 +9,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Suspend stops a component, which is one of the constants of this package, from running without ending it, and returns when
-// none of its threads runs any longer. Without a controller manager nobody observes what is written, without a
-// scheduler pods stay where they are, and without etcd an API server accepts requests and does not answer them.
+// Suspend stops a component, which is one of the constants of this package, from running without ending it,
+// and returns when none of its threads runs any longer. Without a controller manager no controller observes
+// what is written, without a scheduler pods stay where they are, and without etcd an API server accepts
+// requests and does not answer them.
 func (cp *ControlPlane) Suspend(component string) error {
 	if err := cp.signal(component, syscall.SIGSTOP); err != nil {
 		return err

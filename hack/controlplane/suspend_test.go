@@ -50,7 +50,7 @@ func TestAPIServerWithoutEtcdFailsUntilItIsBack(t *testing.T) {
 	g.Expect(cp.StartEtcd(ctx)).To(MatchError(ContainSubstring("has been stopped")))
 }
 
-func TestNobodyObservesWhileTheControllerManagerIsSuspended(t *testing.T) {
+func TestNoControllerObservesWhileTheControllerManagerIsSuspended(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
 	cp := StartForTest(t, Options{ControllerManager: true})

@@ -27,7 +27,7 @@ import (
 
 var (
 	transitions = flag.Int("differential.transitions", 400, "how many manifests are applied one after the other")
-	seed        = flag.Uint64("differential.seed", 1, "what is drawn; zero for something that nobody has seen")
+	seed        = flag.Uint64("differential.seed", 1, "seed of the random cases; zero for a new one")
 )
 
 var cluster *testbed.Cluster

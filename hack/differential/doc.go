@@ -3,7 +3,7 @@
 // How it works: an object goes through a random chain of manifests on a real API server, twice: once the engine applies
 // them (package apply), and once they are merged into the live object by the same rules and written with a PUT, as the
 // Gardener resource manager does it. After each transition what the server stores is compared, but for what only the
-// server sets. So a field that survives the manifest which led to it is found without anybody having thought of it.
+// server sets. So a field that survives the manifest which led to it is found without a test case for this field.
 //
 // Manifests are drawn from data: kinds.yaml has a base for each built-in kind that the engine has rules for, or whose
 // defaults depend on each other, and parts that a manifest has, has in another form, or lacks. custom.go makes

@@ -64,8 +64,8 @@ func (p *Pair) update(ctx context.Context, in apply.Prepared) error {
 	return p.Target.Client.Update(ctx, merged)
 }
 
-// Creatable tells whether the server would take a new object of a manifest. Some are taken only in the place of another
-// one, whose fields the server drops then.
+// Creatable reports whether the server would take a new object of a manifest. Some are taken only in the place of
+// another one, whose fields the server drops then.
 func (p *Pair) Creatable(ctx context.Context, manifest *unstructured.Unstructured) bool {
 	another := manifest.DeepCopy()
 	others := &Pair{Namespaces: p.Namespaces, Names: [2]string{"another." + p.Names[0]}}

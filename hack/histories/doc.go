@@ -36,8 +36,8 @@
 // An object that the hub deleted must, in the moment of its deletion, be one that
 //
 //   - is in the inventory of a ManagedResource that is bound to this very cluster, by UID,
-//   - the hub wrote to, or which its inventory names by UID as one to be created and then ignored: an object that somebody
-//     created again under the name is somebody else's,
+//   - the hub wrote to, or which its inventory names by UID as one to be created and then ignored: an object that
+//     another client created again under the name belongs to that client,
 //   - bears no origin but that of such a ManagedResource,
 //   - is not asked to be kept by its annotation keep-object,
 //   - is not wanted: no ManagedResource that lists it for this cluster and has a say in it has it in its content, and
@@ -51,7 +51,7 @@
 // Whatever else goes must have been deleted by a step of the history. Besides,
 //
 //   - nothing is written for a ManagedResource that is not in its inventory for this cluster already (write-ahead),
-//   - nothing is written that nobody asks for,
+//   - nothing is written that no ManagedResource asks for,
 //   - an inventory belongs to one cluster: a ManagedResource that is bound to another one begins with an empty one,
 //   - an inventory does not lose what its ManagedResource wants,
 //   - nothing that is said in an honest namespace names the hostile one, and the other way round,

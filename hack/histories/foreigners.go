@@ -13,7 +13,7 @@ import (
 )
 
 // foreigner is the field manager of those who have no business with the objects.
-const foreigner = "somebody"
+const foreigner = "another-client"
 
 func (w *world) objectsOf(cluster, o int) dynamic.ResourceInterface {
 	if ns := w.namespace(o); ns != "" {
@@ -142,7 +142,7 @@ func (w *world) strip(s Step) error {
 	}
 }
 
-// steal gives an object the origin of somebody else.
+// steal gives an object a foreign origin.
 func (w *world) steal(s Step) error {
 	l := w.live(s.A, s.B)
 	if l == nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // hubConfig has three classes: two that go by registrations, and one that goes to the source. There is one hub at a
-// time, so nobody contends for a Lease.
+// time, so there is no contention for a Lease.
 const hubConfig = `
 apiVersion: config.hub.gardener.cloud/v1alpha1
 kind: HubConfiguration
@@ -52,7 +52,7 @@ type hubs struct {
 	config *configv1alpha1.HubConfiguration
 	source *rest.Config
 	logger logr.Logger
-	// failed hears of a hub that ended though nobody asked it to.
+	// failed is called for a hub that ended without being asked to.
 	failed func(error)
 
 	commands chan command

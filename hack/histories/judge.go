@@ -46,7 +46,7 @@ type Violation struct {
 	About []string
 }
 
-// String tells it in one line.
+// String describes it in one line.
 func (v *Violation) String() string { return fmt.Sprintf("step %d: %s: %s", v.Step, v.Rule, v.Text) }
 
 // seen is what the oracle saw last of a ManagedResource.
@@ -124,13 +124,13 @@ type epoch struct {
 	keep, force bool // it was to keep its objects, or to give up on them
 }
 
-// mayLeaveBehind tells whether the rules let objects of a ManagedResource stay in a cluster without it.
+// mayLeaveBehind reports whether the rules let objects of a ManagedResource stay in a cluster without it.
 func (j *judge) mayLeaveBehind(m, cluster int) bool {
 	e := j.epoch[m]
 	return e.left && (e.keep || e.force || j.gone[spaceOfResource(m)][cluster])
 }
 
-// anyMayLeaveBehind tells whether that is so of a ManagedResource that ever asked for an object.
+// anyMayLeaveBehind reports whether that is so of a ManagedResource that ever asked for an object.
 func (j *judge) anyMayLeaveBehind(object, cluster int) bool {
 	for m := range j.asked {
 		if !j.asked[m][object].IsZero() && j.mayLeaveBehind(m, cluster) {
@@ -161,7 +161,7 @@ type reached struct {
 	at       time.Time
 }
 
-// hasSay tells whether what a ManagedResource lists in a cluster counts for a deletion there. Within a namespace it
+// hasSay reports whether what a ManagedResource lists in a cluster counts for a deletion there. Within a namespace it
 // does. Between namespaces it does if the hub knows that the ManagedResource's namespace reaches the cluster, or has to
 // wait until it does: by a registration that leads to the same server, or by a class of the operator.
 func (j *judge) hasSay(m int, c *call, now time.Time) bool {
@@ -229,8 +229,8 @@ func (j *judge) violate(rule string, about []string, format string, args ...any)
 	close(j.violated)
 }
 
-// stable tells whether something has been so for long enough that a hub must know it: since the last rest, since before the
-// hub started, or for a while. The hub may be nil.
+// stable reports whether something has been so for long enough that a hub must know it: since the last rest, since
+// before the hub started, or for a while. The hub may be nil.
 func (j *judge) stable(s span, now time.Time, hub *instance) bool {
 	return s.on && (!s.since.After(j.rest) || now.Sub(s.since) >= grace || hub != nil && s.since.Before(hub.started))
 }
@@ -254,7 +254,8 @@ func (j *judge) wishes(s *state, m int) map[int]wish {
 	return out
 }
 
-// mustStay tells for each object whether a ManagedResource has it in a cluster and keeps everyone from deleting it there.
+// mustStay returns for each object whether a ManagedResource has it in a cluster and keeps everyone from
+// deleting it there.
 func (j *judge) mustStay(s *state, m, cluster int, wishes map[int]wish) (out [objects]bool) {
 	v, r := &j.seen[m], s.resources[m]
 	if !v.exists || v.bound != cluster {
@@ -321,7 +322,7 @@ func (j *judge) narrow(next *state) {
 	for r := range j.targets {
 		j.refreshTarget(r, now)
 		if j.state.registrations[r].paused && !next.registrations[r].paused {
-			j.targets[r].paused.set(false, now) // the hub may hear of it before the judge does
+			j.targets[r].paused.set(false, now) // the hub may see it before the judge does
 		}
 	}
 	for m := range j.seen {
@@ -369,7 +370,7 @@ func (j *judge) commit(next *state) {
 	j.follow(j.state, now, true)
 }
 
-// describeContent tells what a ManagedResource asks for, and where.
+// describeContent returns what a ManagedResource asks for, and where.
 func (j *judge) describeContent(s *state, m int) string {
 	if !s.resources[m].wanted {
 		return "nothing"
@@ -736,7 +737,7 @@ func (j *judge) attribute() {
 			if len(l.deletes) > 0 {
 				j.judgeDeletion(l, l.deletes[len(l.deletes)-1])
 			} else {
-				j.violate("every deletion is accounted for", []string{j.name(l.object)}, "%s: %s (uid %s) went, and nobody is known to have deleted it",
+				j.violate("every deletion is accounted for", []string{j.name(l.object)}, "%s: %s (uid %s) was deleted, and no client is known to have done it",
 					clusterNames[l.cluster], j.describe(l.object), uid)
 			}
 		}

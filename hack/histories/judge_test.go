@@ -117,8 +117,8 @@ func TestDeletionsAreJudged(t *testing.T) {
 		by       string
 		rule     string
 	}{
-		"not wanted any more": {unwant, "uid-1", nil, hub, ""},
-		"still wanted":        {func(*court) {}, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"no longer wanted": {unwant, "uid-1", nil, hub, ""},
+		"still wanted":     {func(*court) {}, "uid-1", nil, hub, "what is wanted is not deleted"},
 		"wanted again, a moment ago": {func(c *court) {
 			unwant(c)
 			c.change(func(s *state) { s.secrets[0].entries[0] = entry{value: 2} })
@@ -136,7 +136,7 @@ func TestDeletionsAreJudged(t *testing.T) {
 			})
 		}, "uid-1", nil, hub, "what is wanted is not deleted"},
 		"another one is missing": {func(c *court) { unwant(c); c.change(func(s *state) { s.secrets[1].exists = false }) }, "uid-1", nil, hub, ""},
-		"no target any more":     {func(c *court) { c.change(func(s *state) { s.registrations[0].exists = false }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
+		"no longer a target":     {func(c *court) { c.change(func(s *state) { s.registrations[0].exists = false }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
 		"on its way elsewhere":   {func(c *court) { c.change(func(s *state) { s.registrations[0].cluster = east }) }, "uid-1", nil, hub, ""},
 		"mode Ignore":            {func(c *court) { c.change(func(s *state) { s.secrets[0].entries[0] = entry{modeIgnore: true} }) }, "uid-1", nil, hub, "what is wanted is not deleted"},
 		"the class changed":      {func(c *court) { c.change(func(s *state) { s.resources[0].class = 1 }) }, "uid-1", nil, hub, ""},
@@ -145,13 +145,13 @@ func TestDeletionsAreJudged(t *testing.T) {
 			c.change(func(s *state) { s.resources[0].keep = true })
 			c.change(func(s *state) { s.resources[0].wanted = false })
 		}, "uid-1", nil, hub, "what is wanted is not deleted"},
-		"in no inventory":         {func(c *court) { unwant(c); c.resource() }, "uid-1", nil, hub, "what is deleted is in an inventory"},
-		"keep-object":             {unwant, "uid-1", map[string]string{resourcesv1alpha1.KeepObjectAnnotation: "true"}, hub, "keep-object is kept"},
-		"of somebody else":        {unwant, "uid-1", map[string]string{resourcesv1alpha1.OriginAnnotation: "a/b"}, hub, "a foreign origin is respected"},
-		"without marks":           {unwant, "uid-1", map[string]string{}, hub, ""},
-		"created by somebody":     {unwant, "uid-2", map[string]string{}, "somebody", "only what the hub made or took over is deleted"},
-		"taken over by the hub":   {func(c *court) { unwant(c); c.object("uid-2", nil, nil) }, "uid-2", nil, hub, ""},
-		"inventory lost it first": {func(c *court) { c.resource() }, "uid-1", nil, hub, "the inventory keeps what is wanted"},
+		"in no inventory":           {func(c *court) { unwant(c); c.resource() }, "uid-1", nil, hub, "what is deleted is in an inventory"},
+		"keep-object":               {unwant, "uid-1", map[string]string{resourcesv1alpha1.KeepObjectAnnotation: "true"}, hub, "keep-object is kept"},
+		"of another client":         {unwant, "uid-1", map[string]string{resourcesv1alpha1.OriginAnnotation: "a/b"}, hub, "a foreign origin is respected"},
+		"without marks":             {unwant, "uid-1", map[string]string{}, hub, ""},
+		"created by another client": {unwant, "uid-2", map[string]string{}, "another-client", "only what the hub made or took over is deleted"},
+		"taken over by the hub":     {func(c *court) { unwant(c); c.object("uid-2", nil, nil) }, "uid-2", nil, hub, ""},
+		"inventory lost it first":   {func(c *court) { c.resource() }, "uid-1", nil, hub, "the inventory keeps what is wanted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCourt(t)
@@ -162,7 +162,7 @@ func TestDeletionsAreJudged(t *testing.T) {
 	}
 }
 
-func TestDeletionsOfNobodyAreNoticed(t *testing.T) {
+func TestDeletionsByAnUnknownClientAreReported(t *testing.T) {
 	c := newCourt(t)
 	c.observeObject(west, c.live("uid-1", nil, hubv1alpha1.FieldManager), true)
 	c.attribute()
@@ -270,7 +270,7 @@ func TestCallsThroughRegistrationsAreJudged(t *testing.T) {
 		"as ever":             {false, "uid-west", time.Hour, ""},
 		"paused":              {true, "uid-west", time.Hour, "a paused target is not written to"},
 		"paused a moment ago": {true, "uid-west", 0, ""},
-		"not paused any more": {true, "uid-west", time.Hour, ""},
+		"no longer paused":    {true, "uid-west", time.Hour, ""},
 		"another cluster":     {false, "uid-east", time.Hour, "a target whose identity changed gets no call"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,7 +281,7 @@ func TestCallsThroughRegistrationsAreJudged(t *testing.T) {
 			c.observeTarget(tc, false)
 			c.targets[0].paused.since = time.Now().Add(-test.since)
 			c.targets[0].mismatch.since = time.Now().Add(-test.since)
-			if name == "not paused any more" {
+			if name == "no longer paused" {
 				c.change(func(s *state) { s.registrations[0].paused = true })
 				c.change(func(s *state) { s.registrations[0].paused = false })
 			}

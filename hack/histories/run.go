@@ -22,7 +22,7 @@ type Options struct {
 	Replay []Step
 	// For ends the history early, between two steps; zero is never.
 	For time.Duration
-	// Progress, if set, hears of each rest.
+	// Progress, if set, is called at each rest.
 	Progress func(Stats)
 }
 

@@ -11,7 +11,7 @@ type faultOf int
 const (
 	faultNone     faultOf = iota
 	faultDocument         // some documents are no YAML
-	faultKind             // some documents are of a kind that nobody knows
+	faultKind             // some documents are of an unknown kind
 	faultNameless         // some documents have no name
 	faultBrotli           // the value is cut off in the middle
 	faults
@@ -38,7 +38,7 @@ func (s secret) hidden() (out []int) {
 	return out
 }
 
-// hides tells whether what cannot be read may ask for an object. A document of an unknown kind with mode=Ignore does
+// hides reports whether what cannot be read may ask for an object. A document of an unknown kind with mode=Ignore does
 // not: it names something that is to be left alone and that no target has, which is no fault, and the object of the
 // right kind is in no document.
 func (s secret) hides() bool {
@@ -119,7 +119,7 @@ func (s *state) target(m int) int {
 	return found
 }
 
-// registered tells whether a registration of a space leads to a cluster for certain.
+// registered reports whether a registration of a space leads to a cluster for certain.
 func (s *state) registered(space, cluster int) bool {
 	return slices.ContainsFunc(s.registrations[space*registrations:(space+1)*registrations], func(r registration) bool {
 		return r.exists && r.confirm && r.cluster == cluster
@@ -135,7 +135,7 @@ const (
 	released // listed with mode=Ignore: not managed, and to be left alone
 )
 
-// releases tells whether some manifest asks not to manage an object, and so has the hub's marks taken off.
+// releases reports whether some manifest asks not to manage an object, and so has the hub's marks taken off.
 func (s *state) releases(object int) bool {
 	for i := range s.secrets {
 		if s.secrets[i].entries[object].modeIgnore {

@@ -157,7 +157,7 @@ func content(o, value int) map[string]any {
 	}
 }
 
-// object as somebody writes it.
+// object as a user writes it.
 func (u universe) body(o, value int, annotations map[string]any) map[string]any {
 	annotations[valueAnnotation] = fmt.Sprint(value)
 	metadata := map[string]any{"name": u.name(o), "annotations": annotations}

@@ -210,7 +210,7 @@ func (w *world) resourceObject(st *state, m int) *resourcesv1alpha1.ManagedResou
 	return mr
 }
 
-// alive tells whether a ManagedResource is there and not about to go.
+// alive reports whether a ManagedResource is there and not about to go.
 func (w *world) alive(m int) bool { return w.state().resources[m].wanted }
 
 func (w *world) toggleResource(s Step) error {

@@ -62,10 +62,10 @@ const (
 	failing            // it answers 500, and is not executed
 	throttled          // it answers 429
 	unavailable        // it answers 503 and asks to come again
-	conflicting        // it answers 409 though nobody wrote
+	conflicting        // it answers 409 without another write
 	slow               // it is executed late
 	crashBefore        // the hub dies, and it is not executed
-	crashAfter         // it is executed, and the hub dies without hearing of it
+	crashAfter         // it is executed, and the hub dies before the answer
 	mishaps
 )
 
@@ -222,7 +222,7 @@ func (w *wire) execute(c *call, next http.RoundTripper, req *http.Request, m mis
 	return resp, err
 }
 
-// parse tells what a request is about.
+// parse returns what a request is about.
 func (w *wire) parse(i *instance, via string, req *http.Request) *call {
 	c := &call{instance: i, via: via, cluster: w.hosts[req.URL.Host], method: req.Method, watch: req.URL.Query().Get("watch") != ""}
 	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")

@@ -17,10 +17,10 @@
 //
 // # Trade-offs
 //
-// Every time stamp is that of the commit, no file comes from this machine, and what the environment says of processors and
-// experiments is not heard, so that the digest of the image is the same wherever the same Go builds the same commit. The
-// certificate authorities are those of golang.org/x/crypto/x509roots, a Go module that is pinned in go.mod; roots that Mozilla
-// trusts only with conditions are left out, because a file cannot say these.
+// Every time stamp is that of the commit, no file comes from this machine, and variables of the environment for
+// processors and experiments are ignored, so that the digest of the image is the same wherever the same Go builds the
+// same commit. The certificate authorities are those of golang.org/x/crypto/x509roots, a Go module that is pinned in
+// go.mod; roots that Mozilla trusts only with conditions are left out, because a file cannot say these.
 //
 // It is a module of its own, so that the hub is not compiled with what only its image needs.
 package main

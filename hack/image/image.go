@@ -26,7 +26,7 @@ const (
 	authoritiesName = "etc/ssl/certs/ca-certificates.crt"
 )
 
-// User is who the hub is in a container, by number, so that a kubelet can tell that it is not root.
+// User is who the hub is in a container, by number, so that a kubelet knows that it is not root.
 const User = 65532
 
 // unknown is what hack/stamp.sh says of a commit and its date where there is no git.

@@ -89,7 +89,7 @@ func TestSameFilesMakeTheSameImage(t *testing.T) {
 	}
 }
 
-// TestNothingInItIsOfThisMachine looks at what tells where and when something was made.
+// TestNothingInItIsOfThisMachine checks that the image does not contain where and when it was built.
 func TestNothingInItIsOfThisMachine(t *testing.T) {
 	_, archiveFile := write(t, assemble(t, of([]byte("binary"))))
 	content, err := os.ReadFile(archiveFile)
@@ -302,7 +302,7 @@ func TestDateOfABuild(t *testing.T) {
 		t.Errorf("an unknown one is %s, %v", created, err)
 	}
 	if _, ok := annotations(Stamp{Version: "v1", Commit: unknown, Date: unknown})["org.opencontainers.image.created"]; ok {
-		t.Error("an unknown one is told")
+		t.Error("an unknown date is written")
 	}
 	if _, err := Assemble(of(nil)("amd64"), "amd64", Stamp{Date: "yesterday"}); err == nil {
 		t.Error("yesterday is a date")

@@ -213,7 +213,7 @@ func packedSize(image v1.Image) (bytes int64, err error) {
 	return bytes, nil
 }
 
-// newFolder makes an empty folder for the time being, which everybody may read: somebody else runs what is in it.
+// newFolder makes an empty folder for the time being, which all users may read: another user runs what is in it.
 func newFolder() (path string, remove func(), err error) {
 	if path, err = os.MkdirTemp("", "trellis-image-"); err != nil {
 		return "", nil, err
@@ -226,7 +226,7 @@ func newFolder() (path string, remove func(), err error) {
 	return path, remove, nil
 }
 
-// unpack writes the files of a tarball into a folder. All have to belong to root, and nobody else may write to them.
+// unpack writes the files of a tarball into a folder. All have to belong to root, and no other user may write to them.
 func unpack(content io.Reader, root string) (size int64, err error) {
 	for r := tar.NewReader(content); ; {
 		header, err := r.Next()
@@ -276,7 +276,7 @@ func proveELF(binary, architecture string) error {
 	return nil
 }
 
-// start runs the hub of an unpacked image, with nothing around it but the image if that is possible, and tells how.
+// start runs the hub of an unpacked image, with nothing around it but the image if that is possible, and returns how.
 func start(root string, stamp Stamp) (how string, err error) {
 	attributes, binary := &syscall.SysProcAttr{}, filepath.Join(root, binaryName)
 	how = "started"

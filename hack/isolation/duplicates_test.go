@@ -18,21 +18,21 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// again registers the target of a tale once more, from another namespace.
-func (b *bench) again(first *tale) *tale {
+// again registers the target of a scenario once more, from another namespace.
+func (b *bench) again(first *scenario) *scenario {
 	b.t.Helper()
 	ctx, stage := b.t.Context(), *first.stage
 	stage.home = first.home + "-again"
 	b.Expect(source.Client.Create(ctx, namespace(stage.home))).To(Succeed())
 	b.Expect(source.Client.Create(ctx, testbed.Registration(stage.home, first.Name(), first.Kubeconfig()))).To(Succeed())
-	second := &tale{b, &stage, newModel(), rand.New(rand.NewPCG(2, 0))}
+	second := &scenario{b, &stage, newModel(), rand.New(rand.NewPCG(2, 0))}
 	second.model.number = 1000 // its objects have other names than any of the first one
 	b.t.Cleanup(func() { b.Expect(second.leave(context.WithoutCancel(ctx))).To(Succeed()) })
 	return second
 }
 
-// forge registers a server in another namespace that is a place, and claims to be the target of a tale.
-func (b *bench) forge(genuine *tale, by *place) *tale {
+// forge registers a server in another namespace that is a place, and claims to be the target of a scenario.
+func (b *bench) forge(genuine *scenario, by *place) *scenario {
 	b.t.Helper()
 	ctx, stage := b.t.Context(), *genuine.stage
 	alias, err := testbed.StartAlias(by.RESTConfig(), b.uidOf(genuine.place))
@@ -44,7 +44,7 @@ func (b *bench) forge(genuine *tale, by *place) *tale {
 	b.Expect(source.Client.Create(ctx, namespace(stage.home))).To(Succeed())
 	registration := testbed.Registration(stage.home, genuine.Name(), alias.Through(access))
 	b.Expect(source.Client.Create(ctx, registration)).To(Succeed())
-	forged := &tale{b, &stage, newModel(), rand.New(rand.NewPCG(3, 0))}
+	forged := &scenario{b, &stage, newModel(), rand.New(rand.NewPCG(3, 0))}
 	b.t.Cleanup(func() { b.Expect(forged.leave(context.WithoutCancel(ctx))).To(Succeed()) })
 	return forged
 }
@@ -58,7 +58,7 @@ func (b *bench) uidOf(p *place) types.UID {
 }
 
 // duplicate is the message of the condition DuplicateRegistration, empty if the registration is none.
-func (t *tale) duplicate() string {
+func (t *scenario) duplicate() string {
 	tc := &hubv1alpha1.TargetCluster{}
 	if source.Client.Get(t.t.Context(), client.ObjectKey{Namespace: t.home, Name: t.Name()}, tc) != nil {
 		return ""
@@ -71,7 +71,7 @@ func (t *tale) duplicate() string {
 }
 
 // apply has a ManagedResource apply a ConfigMap and delete it again.
-func (t *tale) apply(name string) {
+func (t *scenario) apply(name string) {
 	t.t.Helper()
 	ctx := t.t.Context()
 	manifest := testbed.ConfigMap(t.space, name, "well")
@@ -92,7 +92,7 @@ func (t *tale) apply(name string) {
 // applied, and a condition of the second one explains why controllers do not work for it.
 func TestMC4_TwoRegistrationsOfOneCluster(t *testing.T) {
 	b := start(t)
-	first := b.tell(0)[0]
+	first := b.scenarios(0)[0]
 	second := b.again(first)
 	b.Eventually(second.duplicate).Should(And(ContainSubstring("for one in another namespace"),
 		Not(ContainSubstring(first.home))))
@@ -112,11 +112,11 @@ func TestMC4_TwoRegistrationsOfOneCluster(t *testing.T) {
 	nothing()
 
 	t.Log("ManagedResources of both")
-	for i, tale := range []*tale{first, second} {
-		tale.apply(fmt.Sprintf("applied-%d", i))
+	for i, scenario := range []*scenario{first, second} {
+		scenario.apply(fmt.Sprintf("applied-%d", i))
 	}
 
-	t.Log("the hub begins anew")
+	t.Log("the hub starts again")
 	b.hub.Stop()
 	b.startHub(testbed.HubOptions{})
 	nothing()

@@ -25,42 +25,42 @@ import (
 	"github.com/trellis-hub/trellis/hack/testbed"
 )
 
-// tale is what happens in one target in a test, step by step.
-type tale struct {
+// scenario is what happens in one target in a test, step by step.
+type scenario struct {
 	*bench
 	*stage
 	model  *model
 	random *rand.Rand
 }
 
-// tell registers some places and returns when all controllers work there.
-func (b *bench) tell(who ...int) (tales []*tale) {
+// scenarios registers some places and returns when all controllers work there.
+func (b *bench) scenarios(who ...int) (scenarios []*scenario) {
 	b.t.Helper()
 	runs++
 	for _, i := range who {
 		random := rand.New(rand.NewPCG(uint64(i), 0)) //nolint:gosec // one of two
-		tales = append(tales, &tale{b, b.register(i), newModel(), random})
+		scenarios = append(scenarios, &scenario{b, b.register(i), newModel(), random})
 	}
 	b.engaged(len(who))
-	b.t.Cleanup(func() { b.end(tales...) })
-	return tales
+	b.t.Cleanup(func() { b.end(scenarios...) })
+	return scenarios
 }
 
 // end removes registrations, if they are still there, and what was in the targets.
-func (b *bench) end(tales ...*tale) {
+func (b *bench) end(scenarios ...*scenario) {
 	b.t.Helper()
 	ctx := context.WithoutCancel(b.t.Context()) // the test is over
-	for _, tale := range tales {
-		b.Expect(tale.leave(ctx)).To(Succeed())
+	for _, scenario := range scenarios {
+		b.Expect(scenario.leave(ctx)).To(Succeed())
 	}
 	b.engaged(0)
-	for _, tale := range tales {
-		b.Expect(tale.clear(ctx)).To(Succeed())
+	for _, scenario := range scenarios {
+		b.Expect(scenario.clear(ctx)).To(Succeed())
 	}
 }
 
 // take takes a step and waits for what follows.
-func (t *tale) take(next step) {
+func (t *scenario) take(next step) {
 	t.t.Helper()
 	t.t.Logf("%s: %s", t.stage.Name, next.text)
 	t.Expect(next.do(t.t.Context(), t.stage)).To(Succeed(), next.text)
@@ -71,7 +71,7 @@ func (t *tale) take(next step) {
 
 // everything takes a step for each controller, with a few more for those that do nothing at first. What may be
 // collected is not awaited.
-func (t *tale) everything() {
+func (t *scenario) everything() {
 	t.t.Helper()
 	for range 2 {
 		for _, p := range parts {
@@ -82,7 +82,7 @@ func (t *tale) everything() {
 }
 
 // written are the calls to the target so far, but for those whose number is a matter of time.
-func (t *tale) written() (all []string) {
+func (t *scenario) written() (all []string) {
 	for _, c := range t.calls.to(t.host) {
 		if c.compared {
 			all = append(all, c.String())
@@ -95,14 +95,14 @@ func (t *tale) written() (all []string) {
 // begins again, and nothing is written there twice.
 func TestMC1_ATargetThatComesAndGoes(t *testing.T) {
 	b := start(t)
-	stays := b.tell(0)[0]
+	stays := b.scenarios(0)[0]
 	stays.everything()
 	stays.Eventually(func() error { return stays.model.rest()(t.Context(), stays.stage) }).Should(Succeed())
 	b.Eventually(func() bool { return b.calls.answered(stays.host) }).Should(BeTrue())
 	watches, written := b.calls.initials(stays.host), stays.written()
 	b.Expect(watches).To(BeNumerically(">", 0))
 
-	comes := &tale{b, b.register(1), newModel(), rand.New(rand.NewPCG(1, 0))}
+	comes := &scenario{b, b.register(1), newModel(), rand.New(rand.NewPCG(1, 0))}
 	t.Cleanup(func() { b.end(comes, stays) })
 	b.engaged(2)
 	comes.take(nodes(comes.model, comes.random))
@@ -118,7 +118,7 @@ func TestMC1_ATargetThatComesAndGoes(t *testing.T) {
 	b.Expect(comes.leave(t.Context())).To(Succeed())
 	b.engaged(1)
 
-	b.Expect(b.calls.initials(stays.host)).To(Equal(watches), "watches that began anew")
+	b.Expect(b.calls.initials(stays.host)).To(Equal(watches), "watches that were started again")
 	b.Expect(stays.written()).To(Equal(written))
 	stays.everything()
 }
@@ -127,7 +127,7 @@ func TestMC1_ATargetThatComesAndGoes(t *testing.T) {
 // restart of the hub.
 func TestMC2_ATargetThatIsDown(t *testing.T) {
 	b := start(t)
-	both := b.tell(0, 1)
+	both := b.scenarios(0, 1)
 	down, up := both[0], both[1]
 	down.take(nodes(down.model, down.random))
 	down.StopAPIServer()
@@ -148,7 +148,7 @@ func TestMC2_ATargetThatIsDown(t *testing.T) {
 // MC-5 Of a target that is not registered any longer nothing is left in the hub, and what is in the target stays.
 func TestMC5_NothingIsLeftOfATarget(t *testing.T) {
 	b := start(t)
-	gone := b.tell(0)[0]
+	gone := b.scenarios(0)[0]
 	gone.everything()
 	b.Eventually(func() error { return gone.model.rest()(t.Context(), gone.stage) }).Should(Succeed())
 	b.Eventually(func() bool { return b.calls.answered(gone.host) }).Should(BeTrue())
@@ -158,7 +158,7 @@ func TestMC5_NothingIsLeftOfATarget(t *testing.T) {
 	b.Expect(gone.leave(t.Context())).To(Succeed())
 	b.engaged(0)
 	b.Eventually(func() []string { return b.about(gone.home) }).Should(BeEmpty())
-	t.Log("what happens there concerns nobody")
+	t.Log("what happens there is not observed")
 	unheard := nodes(gone.model, gone.random)
 	b.Expect(unheard.do(t.Context(), gone.stage)).To(Succeed())
 	b.Consistently(gone.written, time.Second).Should(Equal(before))
@@ -217,11 +217,11 @@ func TestMC6_WhatIsSaidNamesTheTargetAndNoSecret(t *testing.T) {
 		defer mu.Unlock()
 		lines = append(lines, line)
 	}, funcr.Options{Verbosity: debug})})
-	both := b.tell(0, 1)
-	for _, tale := range both {
-		tale.everything()
-		if len(tale.model.accesses) == 0 { // those that came are gone again, and their tokens with them
-			tale.take(tokens(tale.model, tale.random))
+	both := b.scenarios(0, 1)
+	for _, scenario := range both {
+		scenario.everything()
+		if len(scenario.model.accesses) == 0 { // those that came are gone again, and their tokens with them
+			scenario.take(tokens(scenario.model, scenario.random))
 		}
 	}
 	b.hub.Stop()
@@ -246,24 +246,24 @@ func TestMC6_WhatIsSaidNamesTheTargetAndNoSecret(t *testing.T) {
 
 	t.Log("secrets")
 	spoken := strings.Join(lines, "\n")
-	for _, tale := range both {
-		spoken += tale.events()
+	for _, scenario := range both {
+		spoken += scenario.events()
 	}
-	for _, tale := range both {
-		secrets := tale.secrets()
+	for _, scenario := range both {
+		secrets := scenario.secrets()
 		b.Expect(len(secrets)).To(BeNumerically(">=", 2))
 		for _, secret := range secrets {
-			before, _, told := strings.Cut(spoken, secret)
-			b.Expect(told).To(BeFalse(), "a secret follows on: %s", before[max(0, len(before)-300):])
+			before, _, found := strings.Cut(spoken, secret)
+			b.Expect(found).To(BeFalse(), "a secret follows: %s", before[max(0, len(before)-300):])
 		}
 	}
 }
 
 // Name is that of the target.
-func (t *tale) Name() string { return t.place.Name }
+func (t *scenario) Name() string { return t.place.Name }
 
 // events are those of the home namespace and of the target, as text.
-func (t *tale) events() string {
+func (t *scenario) events() string {
 	t.t.Helper()
 	var text strings.Builder
 	for _, from := range []client.Reader{source.Client, t.Client} {
@@ -277,7 +277,7 @@ func (t *tale) events() string {
 }
 
 // secrets are the texts that must not be shown: the key of the kubeconfig and all tokens.
-func (t *tale) secrets() (all []string) {
+func (t *scenario) secrets() (all []string) {
 	t.t.Helper()
 	config, err := clientcmd.Load(t.Kubeconfig())
 	t.Expect(err).NotTo(HaveOccurred())
@@ -301,8 +301,8 @@ func (t *tale) secrets() (all []string) {
 	return all
 }
 
-// MC-3 A kubeconfig that would run a program, read files, use a proxy or do without TLS is refused: nobody is dialled,
-// and an event says so without the content.
+// MC-3 A kubeconfig that would run a program, read files, use a proxy or do without TLS is refused: no connection is
+// opened, and an event reports it without the content.
 func TestMC3_KubeconfigsThatAreRefused(t *testing.T) {
 	b := start(t)
 	const canary = "c4n4ry"
@@ -393,20 +393,20 @@ func TestMC10_NoTargets(t *testing.T) {
 // MC-11 The next hub does nothing again that was done: no request is decided twice and no token is issued that is there.
 func TestMC11_TheNextHubDoesNothingAgain(t *testing.T) {
 	b := start(t)
-	both := b.tell(0, 1)
-	for _, tale := range both {
-		tale.everything()
-		b.Eventually(func() error { return tale.model.rest()(t.Context(), tale.stage) }).Should(Succeed())
+	both := b.scenarios(0, 1)
+	for _, scenario := range both {
+		scenario.everything()
+		b.Eventually(func() error { return scenario.model.rest()(t.Context(), scenario.stage) }).Should(Succeed())
 	}
 	b.hub.Stop()
 	before := [][]string{both[0].written(), both[1].written()}
 	b.startHub(testbed.HubOptions{})
 	b.engaged(2)
-	for i, tale := range both {
+	for i, scenario := range both {
 		// What comes now is done after what was there, if that was to be done.
-		last := tale.model.number
-		tale.everything()
-		for _, call := range tale.written()[len(before[i]):] {
+		last := scenario.model.number
+		scenario.everything()
+		for _, call := range scenario.written()[len(before[i]):] {
 			for number := range last {
 				b.Expect(call).NotTo(ContainSubstring(fmt.Sprintf("/access-%d/token ", number+1)))
 				b.Expect(call).NotTo(ContainSubstring(fmt.Sprintf("/request-%d/approval ", number+1)))

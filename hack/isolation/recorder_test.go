@@ -92,7 +92,7 @@ func (r *recorder) record(request *http.Request, body []byte) {
 	r.calls[request.URL.Host] = append(r.calls[request.URL.Host], c)
 }
 
-// answered tells whether all calls to a target have their answer.
+// answered reports whether all calls to a target have their answer.
 func (r *recorder) answered(host string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -47,7 +47,8 @@ func stale(m *model, random *rand.Rand) step {
 	}}
 }
 
-// harmful adds a webhook that keeps the target waiting for too long. Nobody answers it, and its failures are ignored.
+// harmful adds a webhook that keeps the target waiting for too long. No server answers it, and its failures
+// are ignored.
 func harmful(m *model, _ *rand.Rand) step {
 	name := m.next("hook") + ".example.com"
 	return step{text: name + " comes", do: func(ctx context.Context, s *stage) error {

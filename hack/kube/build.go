@@ -14,7 +14,7 @@ import (
 // progressInterval is how often a long build says that it continues.
 const progressInterval = 20 * time.Second
 
-// build builds a binary and tells how it goes.
+// build builds a binary and prints its progress.
 func build(ctx context.Context, label string, b binary, flags, target string) error {
 	begin := time.Now()
 	fmt.Printf("%s: building\n", label)

@@ -1,6 +1,6 @@
 // Command kube builds what a control plane consists of, from Go modules alone: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler, kubectl and kwok, and beside them the stages that tell kwok how fake nodes and
-// their pods behave. "make kube" runs it; package hack/controlplane uses what it builds.
+// kube-controller-manager, kube-scheduler, kubectl and kwok, and beside them the stages by which kwok simulates nodes
+// and their pods. "make kube" runs it; package hack/controlplane uses what it builds.
 //
 //	go run . -o ../../bin/kube
 //
@@ -20,5 +20,5 @@
 //
 //   - Building takes minutes where downloading would take seconds. In return the module checksum database vouches
 //     for every byte, any platform Go knows will do, and nothing but the module cache is needed.
-//   - The binaries are built without cgo and symbol tables: nobody debugs them here, and they need no C library.
+//   - The binaries are built without cgo and symbol tables: they are not debugged here, and need no C library.
 package main

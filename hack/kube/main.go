@@ -48,7 +48,7 @@ var stages = []string{
 	"pod/fast/pod-delete.yaml",
 }
 
-// errInterrupted says that somebody asked to stop.
+// errInterrupted says that a signal asked to stop.
 var errInterrupted = errors.New("interrupted, the next run continues from here")
 
 func main() {
@@ -181,7 +181,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for told := false; ; told = true {
+	for printed := false; ; printed = true {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { _ = file.Close() }, nil
@@ -189,7 +189,7 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
 		}
-		if !told {
+		if !printed {
 			fmt.Println("waiting for another run to finish")
 		}
 		select {

@@ -57,7 +57,7 @@ func TestLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := lock(ctx, path); !errors.Is(err, errInterrupted) {
-		t.Fatalf("a second run got %v while the first one goes on", err)
+		t.Fatalf("a second run got %v while the first one continues", err)
 	}
 	unlock()
 	if unlock, err = lock(t.Context(), path); err != nil {

@@ -91,7 +91,7 @@ func TestImports(t *testing.T) {
 			continue
 		}
 		allowed, known := below[from]
-		g.Expect(known).To(BeTrue(), "%s is in a folder whose layer nobody has decided", p.ImportPath)
+		g.Expect(known).To(BeTrue(), "%s is in a folder without a layer", p.ImportPath)
 		for _, imported := range p.Imports {
 			to, ours := folder(imported)
 			if !ours {

@@ -1,5 +1,5 @@
-// Command licences tells under which licences the modules are that are compiled into a command, and fails if one is not among those
-// that Trellis may be shipped with. "make licences" calls it in the root of the repository.
+// Command licences lists the licences of the modules that are compiled into a command, and fails if one is not among
+// those that Trellis may be shipped with. "make licences" calls it in the root of the repository.
 //
 //	licences [-texts FILE] [-sbom FILE] PACKAGE...
 //

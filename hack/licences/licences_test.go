@@ -22,10 +22,10 @@ func TestLicencesOfAModule(t *testing.T) {
 		says  string // empty if nothing is wrong
 	}{
 		"an allowed one":               {map[string]string{"LICENSE": string(bsd)}, ""},
-		"an allowed one, and a notice": {map[string]string{"LICENSE": string(bsd), "NOTICE": "by somebody"}, ""},
+		"an allowed one, and a notice": {map[string]string{"LICENSE": string(bsd), "NOTICE": "by its author"}, ""},
 		"none":                         {map[string]string{}, "has no licence"},
-		"only a notice":                {map[string]string{"NOTICE": "by somebody"}, "has no licence"},
-		"one that nobody knows":        {map[string]string{"LICENSE": "Do what you think is right."}, "is the text of a licence that is known"},
+		"only a notice":                {map[string]string{"NOTICE": "by its author"}, "has no licence"},
+		"an unknown one":               {map[string]string{"LICENSE": "Do what you think is right."}, "is the text of a licence that is known"},
 		"one with conditions beside":   {map[string]string{"LICENSE": string(bsd) + strings.Repeat("It must not be used on Sundays. ", 60)}, "is the text of a licence that is known"},
 		"one that is not allowed":      {map[string]string{"LICENSE": string(bsd), "COPYING": gpl}, "which is not among"},
 	}

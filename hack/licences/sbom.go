@@ -46,8 +46,8 @@ type (
 	}
 )
 
-// SBOM is a software bill of materials of the modules that Trellis is made of. $VERSION and $DATE tell of which build; where nobody
-// knows the date it is the beginning of all times, since there has to be one.
+// SBOM is a software bill of materials of the modules that Trellis is made of. $VERSION and $DATE say of which build;
+// an unknown date is the Unix epoch, since there has to be one.
 func SBOM(modules []*Module) ([]byte, error) {
 	created := os.Getenv("DATE")
 	if _, err := time.Parse(time.RFC3339, created); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // Alertmanager insists on a receiver; the chart's file leaves it to the operator.
-const receiver = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
+const receiver = "route: {receiver: none}\nreceivers: [{name: none}]\n"
 
 func TestOneAlertMutesAnother(t *testing.T) {
 	alert := func(name string, labels ...string) model.LabelSet {
@@ -51,7 +51,7 @@ func TestOneAlertMutesAnother(t *testing.T) {
 		{"another target may", alert("TrellisTargetDown", "target", "a"), alert("TrellisTargetFlapping", "target", "b"), false},
 		{"a target that is down renews no tokens", alert("TrellisTargetDown", "target", "a"),
 			alert("TrellisTokensOverdue", "target", "a"), true},
-		{"nobody uses the tokens of a target that is down", alert("TrellisTargetDown", "target", "a"),
+		{"tokens of a target that is down are not used", alert("TrellisTargetDown", "target", "a"),
 			alert("TrellisTokenExpiresNow", "target", "a"), true},
 		{"those of another target are used", alert("TrellisTargetDown", "target", "a"),
 			alert("TrellisTokenExpiresNow", "target", "b"), false},

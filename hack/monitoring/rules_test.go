@@ -45,7 +45,7 @@ func TestEveryAlertHasWhatOperatorsWant(t *testing.T) {
 			g.Expect(path).NotTo(BeNil(), alert.Annotations["dashboard_url"])
 			g.Expect(known).To(HaveKey(path[1]))
 
-			// Whoever is to blame is named, in the text, for routing, and by the link.
+			// What the alert is about is named in the text, in labels for routing, and by the link.
 			if !strings.Contains(alert.Expr, "job, target)") && !targetSeries.MatchString(alert.Expr) {
 				g.Expect(alert.Labels).To(HaveLen(1))
 				g.Expect(path[2]).To(BeEmpty())
@@ -66,8 +66,8 @@ var (
 		`\bon \(cluster, job(, [a-z, ]+)?\)`)
 )
 
-// TestHubsThatShareAPrometheusAreToldApart: what is summed up over hubs is true of none of them.
-func TestHubsThatShareAPrometheusAreToldApart(t *testing.T) {
+// TestHubsThatShareAPrometheusAreDistinguished: a sum over several hubs describes none of them.
+func TestHubsThatShareAPrometheusAreDistinguished(t *testing.T) {
 	for _, rule := range chartRules(t) {
 		t.Run(rule.Record+rule.Alert, func(t *testing.T) {
 			g := NewWithT(t)

@@ -31,7 +31,7 @@ func apiPages(root string) (map[string][]byte, error) {
 Metadata and lists are as everywhere in Kubernetes.
 `,
 			resources("The API of Gardener's resource manager, unchanged."),
-			hub("What the hub tells of its targets."),
+			hub("What the hub reports about its targets."),
 			apidoc.Group{
 				Name: "config.hub.gardener.cloud/v1alpha1", Package: packages["config"],
 				About: "The file that the hub is started with. No API server knows it.",

@@ -47,8 +47,7 @@ func TestStatementsHaveTests(t *testing.T) {
 	g.Expect(upToDate).To(BeTrue(), "docs/%s is out of date: run make generate", testsFile)
 }
 
-// TestPagesOfConditionsNameAll: whoever looks up what to do about a condition or reason finds it on the page that
-// says so.
+// TestPagesOfConditionsNameAll: each condition and reason is on the page that says what to do about it.
 func TestPagesOfConditionsNameAll(t *testing.T) {
 	g := NewWithT(t)
 	named := regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|")
@@ -63,7 +62,7 @@ func TestPagesOfConditionsNameAll(t *testing.T) {
 		for _, name := range all {
 			quoted := regexp.MustCompile("`[^`]*\\b" + name[1] + "\\b[^`]*`")
 			g.Expect(strings.Contains(text, "`"+name[1]+"`") || quoted.MatchString(text)).
-				To(BeTrue(), "docs/reference/%s does not tell of %s", page, name[1])
+				To(BeTrue(), "docs/reference/%s does not name %s", page, name[1])
 		}
 	}
 }
@@ -214,7 +213,7 @@ func TestPagesAreMerged(t *testing.T) {
 	}
 }
 
-// TestIndexNamesAllPages: a page that neither the index nor the index of its folder leads to is not found by anybody.
+// TestIndexNamesAllPages: a page that neither the index nor the index of its folder leads to is not found by readers.
 func TestIndexNamesAllPages(t *testing.T) {
 	g := NewWithT(t)
 	const index = "docs/README.md"

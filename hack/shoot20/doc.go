@@ -13,6 +13,6 @@
 // Targets differ in a small share of the objects only, as shoots do: a cluster's domain in configurations and environment
 // variables, its own keys in Secrets. The rest is the same in all of them.
 //
-// Objects are valid for a real kube-apiserver, and leave it in peace: webhooks select nothing, and the APIService is served by
-// the kube-apiserver itself. There is no pod anywhere: nobody makes the workloads ready.
+// Objects are valid for a real kube-apiserver, and leave it in peace: webhooks select nothing, and the APIService is
+// served by the kube-apiserver itself. There are no pods, so the workloads never become ready.
 package shoot20

@@ -249,9 +249,9 @@ const (
 	ChangingKey = "changing"
 )
 
-// Change is the Secret of the ManagedResource Changing with one ConfigMap changed: ChangingKey has the value, and unless sent
-// is zero, journal.SentAtAnnotation tells when it was sent. It is what a benchmark writes to the source cluster in place of the
-// Secret that Source has.
+// Change is the Secret of the ManagedResource Changing with one ConfigMap changed: ChangingKey has the value, and
+// unless sent is zero, journal.SentAtAnnotation has the time when it was sent. It is what a benchmark writes to the
+// source cluster in place of the Secret that Source has.
 func (f *Fixture) Change(namespace, target, value string, sent time.Time) *corev1.Secret {
 	i := slices.IndexFunc(f.bundles, func(b bundle) bool { return b.Name == Changing })
 	b := &f.bundles[i]

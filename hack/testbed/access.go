@@ -17,8 +17,8 @@ import (
 const account = "trellis"
 
 // Access returns a kubeconfig for the hub: a token of a service account that administers the cluster. The token is
-// bound to the given name; Revoke takes it back. The lifetime tells tokens apart, because the hub shows when its
-// credential ends.
+// bound to the given name; Revoke takes it back. Tokens are distinguished by their lifetime, because the hub shows
+// when its credential ends.
 func (c *Cluster) Access(ctx context.Context, name string, lifetime time.Duration) ([]byte, error) {
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, metav1.NamespaceSystem, account, 0)
 	if err != nil {

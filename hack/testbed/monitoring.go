@@ -58,11 +58,11 @@ scrape_configs:
 `
 
 const alertmanagerConfig = `
-route: {receiver: nobody, group_wait: 1s}
-receivers: [{name: nobody}]
+route: {receiver: none, group_wait: 1s}
+receivers: [{name: none}]
 `
 
-// StartMonitoring starts both and returns when they are ready. Tell it by Watch what to look at.
+// StartMonitoring starts both and returns when they are ready. Call Watch to add what it scrapes.
 func StartMonitoring(ctx context.Context, o MonitoringOptions) (*Monitoring, error) {
 	if o.Interval == 0 {
 		o.Interval = 5 * time.Second
@@ -164,20 +164,20 @@ func (m *Monitoring) Watch(hubs ...*Process) error {
 	}
 	content, err := json.Marshal(groups)
 	if err != nil {
-		return fmt.Errorf("telling Prometheus of the hub: %w", err)
+		return fmt.Errorf("adding the hub to Prometheus: %w", err)
 	}
 	// Prometheus notices the file that takes the place of another one; it must never see half of it.
 	file := filepath.Join(m.dir, "hubs.json")
 	if err := os.WriteFile(file+".tmp", content, 0o600); err != nil {
-		return fmt.Errorf("telling Prometheus of the hub: %w", err)
+		return fmt.Errorf("adding the hub to Prometheus: %w", err)
 	}
 	if err := os.Rename(file+".tmp", file); err != nil {
-		return fmt.Errorf("telling Prometheus of the hub: %w", err)
+		return fmt.Errorf("adding the hub to Prometheus: %w", err)
 	}
 	return nil
 }
 
-// Muted tells which alerts the Alertmanager has and mutes because of others.
+// Muted returns the alerts that the Alertmanager has and mutes because of others.
 func (m *Monitoring) Muted(ctx context.Context) (names []string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.AlertmanagerURL+"/api/v2/alerts", nil)
 	if err != nil {
@@ -285,7 +285,7 @@ func (s *service) check(ctx context.Context) error {
 	return err
 }
 
-// stop ends it at once: nobody needs its files any longer.
+// stop ends it at once: its files are no longer needed.
 func (s *service) stop() {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return

@@ -61,7 +61,7 @@ func (e Entry) Condition(conditionType string) (status, reason, message string) 
 	return Condition(e.Object, conditionType)
 }
 
-// Is tells whether a condition has a status.
+// Is reports whether a condition has a status.
 func (e Entry) Is(conditionType, status string) bool {
 	is, _, _ := e.Condition(conditionType)
 	return is == status
@@ -172,7 +172,7 @@ func (o *Observer) handler(kind string) toolscache.ResourceEventHandler {
 	}
 }
 
-// trim drops what is long and nobody asks for.
+// trim drops what is long and not needed.
 func trim(object any) (any, error) {
 	if o, ok := object.(client.Object); ok {
 		o.SetManagedFields(nil)
@@ -377,7 +377,7 @@ func (e *Expectation) Open() (n int, example string) {
 	return 0, ""
 }
 
-// Poller waits for something that nobody tells, and says meanwhile what it waits for.
+// Poller polls until something is done, and prints meanwhile what it waits for.
 type Poller interface {
 	Until(ctx context.Context, patience, every time.Duration, what string, done func() (bool, error)) error
 }

@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// startTimeout bounds the start of the hub if nobody else does.
+	// startTimeout bounds the start of the hub if the caller does not.
 	startTimeout = time.Minute
 	// stopTimeout bounds its orderly end. The hub bounds itself to less, on a machine that lets it run: with a thousand targets
 	// beside it, that takes longer than the clock of the hub says.
 	stopTimeout = 2 * time.Minute
 	// logTail is how much of the log errors quote.
 	logTail = 8 << 10
-	// portAttempts is how often ports are chosen that somebody else then takes.
+	// portAttempts is how often other ports are chosen after another process took the last ones.
 	portAttempts = 3
 )
 
@@ -229,7 +229,7 @@ func (h *Process) Done() <-chan struct{} { return h.done }
 // Pid is the number of the process.
 func (h *Process) Pid() int { return h.cmd.Process.Pid }
 
-// ReadyURL tells whether the hub is ready.
+// ReadyURL reports whether the hub is ready.
 func (h *Process) ReadyURL() string { return "http://" + h.probes + "/readyz" }
 
 // HealthURL reports whether the hub is to continue, or to be started again.
@@ -327,7 +327,7 @@ func EachSeries(page []byte, name string, f func(series string, value float64)) 
 	return nil
 }
 
-// hasAll tells whether a line of the exposition format has the labels.
+// hasAll reports whether a line of the exposition format has the labels.
 func hasAll(series string, labels map[string]string) bool {
 	for name, value := range labels {
 		if !strings.Contains(series, fmt.Sprintf("%s=%q", name, value)) {
@@ -337,7 +337,7 @@ func hasAll(series string, labels map[string]string) bool {
 	return true
 }
 
-// freePorts returns ports on the loopback interface that nobody listens on.
+// freePorts returns ports on the loopback interface that no process listens on.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, n)
 	for i := range ports {

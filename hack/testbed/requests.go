@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Requests counts what a cluster was asked for so far by anybody, itself included, as its API server counts: by the verb in upper
-// case and the resource, as in "APPLY configmaps" and "PUT deployments/status".
+// Requests counts the requests to a cluster so far by all clients, itself included, as its API server counts: by the
+// verb in upper case and the resource, as in "APPLY configmaps" and "PUT deployments/status".
 func (c *Cluster) Requests(ctx context.Context) (map[string]int64, error) {
 	page, err := c.get(ctx, "/metrics")
 	if err != nil {

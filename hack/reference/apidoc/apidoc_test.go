@@ -30,7 +30,7 @@ const (
 
 // Types of conditions.
 const (
-	// ConditionTall tells whether it is tall | large.
+	// ConditionTall reports whether it is tall | large.
 	ConditionTall = "Tall"
 )
 
@@ -67,7 +67,7 @@ type Tree struct {
 	Age *int32 ` + "`json:\"age,omitempty\"`" + `
 	// Planted is when.
 	Planted map[string]metav1.Time ` + "`json:\"planted,omitempty\"`" + `
-	// Owner is somebody.
+	// Owner is a person.
 	Owner other.Person ` + "`json:\"owner,omitempty\"`" + `
 }
 
@@ -123,7 +123,7 @@ Tree is a tree, of &lt;any&gt; size.
 | ` + "`kind`" + ` | [Kind](#kind) | Of tree, by ` + "`trees/colour`" + `. Required. |
 | ` + "`age`" + ` | int32 | In years. At least 1. |
 | ` + "`planted`" + ` | map of string to time | When. |
-| ` + "`owner`" + ` | Person of other/v1 | Somebody. |
+| ` + "`owner`" + ` | Person of other/v1 | A person. |
 
 ### Branch
 
@@ -161,7 +161,7 @@ Types of conditions.
 
 | condition | meaning |
 |---|---|
-| ` + "`Tall`" + ` | Tells whether it is tall \| large. |
+| ` + "`Tall`" + ` | Reports whether it is tall \| large. |
 
 Reasons of ` + "`Tall`" + `.
 

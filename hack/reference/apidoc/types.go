@@ -78,7 +78,7 @@ func typeSpec(t *doc.Type) *ast.TypeSpec {
 	return &ast.TypeSpec{Name: ast.NewIdent(t.Name), Type: ast.NewIdent("")}
 }
 
-// isKind tells whether a type is an object of its own: it has the metadata of a type, and is no list.
+// isKind reports whether a type is an object of its own: it has the metadata of a type, and is no list.
 func (p *Package) isKind(t *doc.Type) bool {
 	structure, ok := typeSpec(t).Type.(*ast.StructType)
 	if !ok || strings.HasSuffix(t.Name, "List") {

@@ -118,7 +118,7 @@ func TestWhatMentionsNone(t *testing.T) {
 		"another word":              "func TestHTTP2(t *testing.T) {}",
 		"a group that no page has":  "func TestGC1_A(t *testing.T) {}",
 		"a licence":                 "// MPL-2 it is.\nfunc TestA(t *testing.T) {}",
-		"a text that goes on":       "func TestA(t *testing.T) { _ = `B1G` }",
+		"a text that continues":     "func TestA(t *testing.T) { _ = `B1G` }",
 		"a text with it at the end": "func TestA(t *testing.T) { _ = `of H1` }",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestWhatMentionsNone(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for name, c := range map[string]struct{ page, code, says string }{
 		"a statement without a test": {
-			page + "- **MR-3** Nobody tries.\n", tests, "things.md: MR-3 has no test and does not say why",
+			page + "- **MR-3** Something is tried.\n", tests, "things.md: MR-3 has no test and does not say why",
 		},
 		"a test of a statement that is none": {
 			page, tests + "\nfunc TestMR07_Gone(t *testing.T) {}\n",

@@ -114,7 +114,7 @@ func (c Target) send(t testing.TB, w admission.Webhook, object string) (answer A
 	return answer
 }
 
-// selects tells whether a webhook is on, and the selectors of one of its entries match.
+// selects reports whether a webhook is on, and the selectors of one of its entries match.
 func (c Target) selects(t testing.TB, w admission.Webhook, request *admission.Request) bool {
 	t.Helper()
 	if !w.Enabled(&c.Settings) {
