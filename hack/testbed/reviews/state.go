@@ -2,6 +2,7 @@ package reviews
 
 import (
 	"context"
+	"sync"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +15,8 @@ import (
 
 var _ admission.State = &State{}
 
-// State is that of a target. The zero value has no objects.
+// State is that of a target. The zero value has no objects. It may be read at the same time by any number of handlers;
+// Calls is for when they have ended.
 type State struct {
 	Accounts    []corev1.ServiceAccount
 	ConfigMaps  []corev1.ConfigMap
@@ -29,9 +31,13 @@ type State struct {
 	ErrOf map[string]error
 	// Calls counts what is read, by resource.
 	Calls map[string]int
+
+	mu sync.Mutex // of Calls
 }
 
 func (s *State) read(resource string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.Calls == nil {
 		s.Calls = map[string]int{}
 	}
