@@ -90,33 +90,33 @@ fmt: ## Format the code and sort its imports
 
 ##@ Check
 
-# The race detector makes a hub several times slower. "make test" has it where it pays: in the packages whose tests need
-# no control plane, in those about concurrency that do (RACED), and for the numbered statements about ManagedResources
-# (RACED_TESTS). "make test-long" has it everywhere.
+# The race detector makes a hub several times slower. "make test" has it where it pays: in the packages of shipped code
+# whose tests need no control plane, in those about concurrency that do (RACED), and for the numbered statements about
+# ManagedResources (RACED_TESTS). "make test-long" has it everywhere.
 RACED       := ./clustercache ./controllers/internal/multicluster
 RACED_TESTS := ^Test(MR|X)[0-9]
 
 # Tests that need control planes wait most of the time, so more packages are tested at once than there are processors.
 PACKAGES_AT_ONCE ?= 2
 
-# Runs share most of a ManagedResource with the informers: who changes that is found out. What go vet finds, "make lint" does.
+# Runs share most of a ManagedResource with the informers, so a change to it fails the test. "make lint" runs go vet.
 TEST = KUBE_CACHE_MUTATION_DETECTOR=true $(GO) test -vet=off -p $(PACKAGES_AT_ONCE) -timeout $(TEST_TIMEOUT)
 
 # Both parts at once: while all tests of one wait, the other works.
 .PHONY: test
 test: kube ## Run all tests on real API servers, with the race detector where it pays. ARGS="-run X -v" is passed on
-	@$(MAKE) --no-print-directory -j2 test-race test-planes
-	$(GO) -C hack/kube test ./...
-	$(GO) -C hack/perf test -short $(ARGS) ./...
+	@$(MAKE) --no-print-directory -j2 test-race test-plain
+	$(GO) -C hack/kube test -vet=off ./...
+	$(GO) -C hack/perf test -vet=off -short $(ARGS) ./...
 
 .PHONY: test-race
 test-race: kube ## Run only the part of "make test" that has the race detector
-	packages="$$(hack/packages.sh unit)" && $(TEST) -race $(ARGS) $(RACED) $$packages
+	packages="$$(hack/packages.sh raced)" && $(TEST) -race $(ARGS) $(RACED) $$packages
 	$(TEST) -race -run '$(RACED_TESTS)' $(ARGS) ./controllers/managedresource
 
-.PHONY: test-planes
-test-planes: kube ## Run only the part of "make test" that has not: the packages that need control planes
-	packages="$$(hack/packages.sh planes $(RACED))" && $(TEST) $(ARGS) $$packages
+.PHONY: test-plain
+test-plain: kube ## Run only the part of "make test" that has not: the packages that need control planes, and the tools in hack
+	packages="$$(hack/packages.sh plain $(RACED))" && $(TEST) $(ARGS) $$packages
 	$(GO) test -vet=off -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
 
 .PHONY: test-long
