@@ -225,9 +225,9 @@ func TestATargetThatDoesNotAcceptItsTokens(t *testing.T) {
 	t.Parallel()
 	h := newHome(t, inBeta)
 	hub.set(h.name, func(clustercacheKey) (Settings, bool) {
-		return Settings{Class: ptr.To("shoot"), Audiences: []string{"other"}}, true
+		return Settings{Class: ptr.To("shoot"), Audiences: []string{"unaccepted"}}, true
 	})
-	secret := h.secret("other-audience")
+	secret := h.secret("unaccepted")
 	h.create(secret)
 	h.Eventually(hub.warnings(secret)).Should(ContainElement(HavePrefix("TokenNotAccepted: ")))
 	waits := func() (waits int) {
