@@ -11,7 +11,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 )
 
@@ -151,7 +153,14 @@ func TestTargetThatFailsAllCallsButProbesIsNotCalled(t *testing.T) {
 		"its storage does not answer it":   {Kind: fault.Status, Code: http.StatusGatewayTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, target, key := simulated(t, Options{Probe: ProbeOptions{Interval: time.Hour}})
+			// No time passes for probes: one that a failed call starts may share the socket that is reset, and then
+			// the connection is lost.
+			clock := clocktesting.NewFakeClock(time.Now())
+			target := simulatedFleet(t, fleetsim.Options{Targets: 1})[0]
+			h := start(t, Options{Clock: clock})
+			key := h.register(target.Name(), target.Kubeconfig())
+			h.pass(clock, 0, key)
+			h.expectState(key, StateConnected)
 			c := h.writer(key)
 			h.Expect(write(t.Context(), c, "one", "x")).To(Succeed())
 			f.Match = fault.Match{Resources: []string{"configmaps"}}
