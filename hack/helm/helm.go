@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trellis-hub/trellis/hack/controlplane"
 	"github.com/trellis-hub/trellis/hack/tools"
 )
 
@@ -26,7 +27,7 @@ type CLI struct {
 // ForTest returns a Helm that knows no cluster and whose files go with the test.
 func ForTest(t testing.TB) CLI {
 	t.Helper()
-	root, err := root()
+	root, err := controlplane.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,20 +74,11 @@ func (c CLI) Run(ctx context.Context, values string, args ...string) (string, er
 	return stdout.String(), nil
 }
 
-var (
-	root = sync.OnceValues(func() (string, error) {
-		out, err := exec.CommandContext(context.Background(), "go", "env", "GOMOD").Output()
-		if err != nil {
-			return "", fmt.Errorf("finding the repository: %w", err)
-		}
-		return filepath.Dir(strings.TrimSpace(string(out))), nil
-	})
-	// build builds Helm, if the cache does not have it, and returns the path of the executable.
-	build = sync.OnceValues(func() (string, error) {
-		root, err := root()
-		if err != nil {
-			return "", err
-		}
-		return tools.Path(context.Background(), root, "helm", "helm")
-	})
-)
+// build builds Helm, if the cache does not have it, and returns the path of the executable.
+var build = sync.OnceValues(func() (string, error) {
+	root, err := controlplane.Root()
+	if err != nil {
+		return "", err
+	}
+	return tools.Path(context.Background(), root, "helm", "helm")
+})
