@@ -19,7 +19,8 @@ import (
 // unauthorized is what a server says in a stream that is open.
 var unauthorized = metav1.Status{
 	TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-	Code: http.StatusUnauthorized, Reason: metav1.StatusReasonUnauthorized, Message: "the credential is not taken any longer",
+	Code: http.StatusUnauthorized, Reason: metav1.StatusReasonUnauthorized,
+	Message: "the credential is not taken any longer",
 }
 
 // identified counts how often a target was asked what identifies it, as each probe does.

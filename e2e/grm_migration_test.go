@@ -303,7 +303,8 @@ func TestGRMIsTakenOverWithItsInventory(t *testing.T) {
 	m.kill()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "labelled"}}
 	mine := `{"metadata":{"labels":{"changed":"2","mine":"1"},"annotations":{"changed":"2","mine":"1"}}}`
-	s.Expect(west.Client.Patch(s.ctx, cm, client.RawPatch(types.MergePatchType, []byte(mine)), client.FieldOwner("another-client"))).To(Succeed())
+	s.Expect(west.Client.Patch(s.ctx, cm, client.RawPatch(types.MergePatchType, []byte(mine)),
+		client.FieldOwner("another-client"))).To(Succeed())
 	s.Expect(source.Client.Update(s.ctx, testbed.Content(
 		s.name, "mr", "objects.yaml", labelled(`"kept":"1"`), s.configMap("wanted", "1")))).To(Succeed())
 	s.Expect(s.holder(grmLease)).NotTo(BeEmpty(), "the Lease is still held, so no process acts in the namespace")

@@ -85,7 +85,8 @@ func TestTargetThatWasConfirmedToBeAnother(t *testing.T) {
 	s.manage("mr", s.configMap("one", "1"), s.configMap("two", "2"))
 	s.manage("deleted", s.configMap("deleted", "d"))
 	// Objects that were in the other cluster before have the same names, and are not the hub's.
-	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "deleted"}, Data: map[string]string{"key": "of another client"}}
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "deleted"},
+		Data: map[string]string{"key": "of another client"}}
 	s.Expect(west.Client.Create(s.ctx, theirs)).To(Succeed())
 	s.eventuallyReady("mr", "deleted")
 

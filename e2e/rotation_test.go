@@ -53,7 +53,8 @@ func TestRotatedTokenIsUsedAndWatchesGoOn(t *testing.T) {
 	s.manage("later", s.configMap("later", "l"))
 	s.eventuallyReady("later")
 
-	s.Expect(texts(without(asked(), func(e request) bool { return !isRead(e) }))).To(BeEmpty(), "a list or watch that was started again")
+	s.Expect(texts(without(asked(), func(e request) bool { return !isRead(e) }))).To(BeEmpty(),
+		"a list or watch that was started again")
 	var writers []string
 	for _, e := range without(asked(), func(e request) bool { return !isWrite(e) }) {
 		writers = append(writers, e.Username)

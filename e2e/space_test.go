@@ -254,7 +254,8 @@ func (s *space) eventuallyEvent(name, reason, text string) {
 func (s *space) startHub() *testbed.Hub {
 	s.t.Helper()
 	return testbed.StartHubForTest(s.t, source, testbed.HubOptions{Config: func(c *configv1alpha1.HubConfiguration) {
-		c.Controllers.TargetCluster.SyncPeriod.Duration = 5 * time.Second // how soon a TargetCluster is removed that is not needed
+		// How soon a TargetCluster is removed that is not needed.
+		c.Controllers.TargetCluster.SyncPeriod.Duration = 5 * time.Second
 	}})
 }
 

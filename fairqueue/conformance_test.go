@@ -139,27 +139,28 @@ func TestQueueKeepsTheRulesOfPriorityQueue(t *testing.T) {
 		q.Add("a")
 		g.Eventually(got).Should(Receive(Equal("a")))
 	})
-	testBoth(t, "shutting down ends every Get, and nothing is added any longer", func(g Gomega, q priorityqueue.PriorityQueue[string]) {
-		ended := make(chan bool, 3)
-		for range 3 {
-			go func() {
-				_, shutdown := q.Get()
-				ended <- shutdown
-			}()
-		}
-		time.Sleep(10 * time.Millisecond)
-		g.Expect(q.ShuttingDown()).To(BeFalse())
-		q.ShutDown()
-		for range 3 {
-			g.Eventually(ended).Should(Receive(BeTrue()))
-		}
-		g.Expect(q.ShuttingDown()).To(BeTrue())
-		q.Add("a")
-		g.Expect(q.Len()).To(Equal(0))
-		_, shutdown := q.Get()
-		g.Expect(shutdown).To(BeTrue())
-		q.Done("a")
-	})
+	testBoth(t, "shutting down ends every Get, and nothing is added any longer",
+		func(g Gomega, q priorityqueue.PriorityQueue[string]) {
+			ended := make(chan bool, 3)
+			for range 3 {
+				go func() {
+					_, shutdown := q.Get()
+					ended <- shutdown
+				}()
+			}
+			time.Sleep(10 * time.Millisecond)
+			g.Expect(q.ShuttingDown()).To(BeFalse())
+			q.ShutDown()
+			for range 3 {
+				g.Eventually(ended).Should(Receive(BeTrue()))
+			}
+			g.Expect(q.ShuttingDown()).To(BeTrue())
+			q.Add("a")
+			g.Expect(q.Len()).To(Equal(0))
+			_, shutdown := q.Get()
+			g.Expect(shutdown).To(BeTrue())
+			q.Done("a")
+		})
 	testBoth(t, "shutting down leaves what is waiting", func(g Gomega, q priorityqueue.PriorityQueue[string]) {
 		q.AddWithOpts(priorityqueue.AddOpts{}, "a", "b")
 		q.ShutDown()

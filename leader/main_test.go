@@ -142,7 +142,8 @@ func (s *source) take(seconds int32) {
 		if err != nil {
 			return err
 		}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = new("another-client"), &seconds, new(metav1.NowMicro())
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = new("another-client"), &seconds,
+			new(metav1.NowMicro())
 		_, err = leases.Update(s.t.Context(), lease, metav1.UpdateOptions{})
 		return err
 	}).Should(Succeed())

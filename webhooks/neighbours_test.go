@@ -38,8 +38,8 @@ func (hanging) ServiceAccount(ctx context.Context, _ types.NamespacedName) (*cor
 }
 
 // BenchmarkNeighbours measures what the fleet gets while another target floods the hub, or does not answer it, and
-// without that. The flood is five times what a target may send. Its client and the hub share the processors, so the same
-// flood is sent to a second hub, too: what it costs the fleet then is no fault of the limits.
+// without that. The flood is five times what a target may send. Its client and the hub share the processors, so the
+// same flood is sent to a second hub, too: what it costs the fleet then is no fault of the limits.
 func BenchmarkNeighbours(b *testing.B) {
 	c := ofSamples(b)
 	var all []admission.Webhook

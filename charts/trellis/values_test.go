@@ -408,8 +408,9 @@ func TestSecretsAreReadWhereTheClassesNeedThem(t *testing.T) {
 
 func TestValuesThatAreRefused(t *testing.T) {
 	tests := map[string]struct{ values, says string }{
-		"an unknown key":                      {`{replica: 3}`, "additional properties 'replica' not allowed"},
-		"an unknown key, below":               {`{image: {registry: a}}`, "'/image': additional properties 'registry' not allowed"},
+		"an unknown key": {`{replica: 3}`, "additional properties 'replica' not allowed"},
+		"an unknown key, below": {`{image: {registry: a}}`,
+			"'/image': additional properties 'registry' not allowed"},
 		"a number as text":                    {`{replicas: "2"}`, "'/replicas': got string, want integer"},
 		"fewer than no replicas":              {`{replicas: -1}`, "'/replicas': minimum"},
 		"a tag in the repository":             {`{image: {repository: "a/b:v1"}}`, "'/image/repository'"},

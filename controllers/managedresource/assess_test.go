@@ -495,7 +495,8 @@ func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 	edited := func(j *judging) *unstructured.Unstructured {
 		o := j.configMap("11")
 		o.SetManagedFields([]metav1.ManagedFieldsEntry{{
-			Manager: "other-client", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`),
+			Manager: "other-client", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`),
 		}})
 		return o
 	}

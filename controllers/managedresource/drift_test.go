@@ -44,7 +44,8 @@ var editors = map[string]editor{
 		read(p, obj)
 		base := copied(p, obj)
 		change()
-		p.Expect(target.Client.Patch(p.ctx, obj, client.StrategicMergeFrom(base), client.FieldOwner("other-client"))).To(Succeed())
+		p.Expect(target.Client.Patch(p.ctx, obj, client.StrategicMergeFrom(base),
+			client.FieldOwner("other-client"))).To(Succeed())
 	},
 }
 
@@ -317,7 +318,8 @@ func TestX12_RestartedAtSurvives(t *testing.T) {
 		"by update":                editors["by update"],
 		"by apply": func(p place, obj client.Object, _ func()) {
 			raw := fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":"app"},"spec":{"template":{"metadata":{"annotations":{%q:"now"}}}}}`, p.ns, resourcesv1alpha1.RestartedAtAnnotation)
-			p.Expect(target.Client.Patch(p.ctx, obj, client.RawPatch(types.ApplyPatchType, []byte(raw)), client.FieldOwner("other-client"))).To(Succeed())
+			p.Expect(target.Client.Patch(p.ctx, obj, client.RawPatch(types.ApplyPatchType, []byte(raw)),
+				client.FieldOwner("other-client"))).To(Succeed())
 		},
 	}
 	for how, edit := range restarts {

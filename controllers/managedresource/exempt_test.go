@@ -201,5 +201,6 @@ func TestForeignRulesWithoutAggregationAreTakenBack(t *testing.T) {
 // patch changes an object of the target as another client.
 func (p place) patch(obj *unstructured.Unstructured, patch string) {
 	p.t.Helper()
-	p.Expect(target.Client.Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("other-client"))).To(Succeed())
+	p.Expect(target.Client.Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)),
+		client.FieldOwner("other-client"))).To(Succeed())
 }

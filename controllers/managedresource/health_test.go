@@ -91,7 +91,8 @@ func TestIgnoredManagedResourceThatCannotBeAppliedIsNotSaidToBeHealthy(t *testin
 	p.forbid(admissionregistrationv1.Update, "", "configmaps", "changes are denied")
 	p.Eventually(func() error { return target.Client.Update(p.ctx, cm, client.DryRunAll) }).Should(Satisfy(apierrors.IsInvalid))
 	p.annotateMR("mr", resourcesv1alpha1.IgnoreAnnotation, "false")
-	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "changes are denied"), has(ready, no, resourcesv1alpha1.ReasonApplyFailed, "changes are denied"),
+	p.await("mr", has(applied, no, resourcesv1alpha1.ReasonApplyFailed, "changes are denied"),
+		has(ready, no, resourcesv1alpha1.ReasonApplyFailed, "changes are denied"),
 		has(healthy, unknown, resourcesv1alpha1.ReasonChecksPending), has(progressing, unknown, resourcesv1alpha1.ReasonChecksPending))
 }
 

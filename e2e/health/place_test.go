@@ -206,7 +206,8 @@ func number(obj *unstructured.Unstructured, path ...string) int {
 // patch writes to an object of the target as another client.
 func (p place) patch(obj *unstructured.Unstructured, patch string) {
 	p.t.Helper()
-	p.Expect(p.target.Client.Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("another-client"))).To(Succeed())
+	p.Expect(p.target.Client.Patch(p.ctx, obj.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)),
+		client.FieldOwner("another-client"))).To(Succeed())
 }
 
 // patchStatus writes the status of an object of the target as its controller.

@@ -18,7 +18,8 @@ func (p place) lonely(name string, labels map[string]string) corev1.Pod {
 	p.t.Helper()
 	pod := corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.ns, Name: name, Labels: labels},
-		Spec:       corev1.PodSpec{SchedulerName: "no-scheduler", Containers: []corev1.Container{{Name: "main", Image: image1}}},
+		Spec: corev1.PodSpec{SchedulerName: "no-scheduler",
+			Containers: []corev1.Container{{Name: "main", Image: image1}}},
 	}
 	p.Expect(p.target.Client.Create(p.ctx, &pod)).To(Succeed())
 	return pod
@@ -77,7 +78,8 @@ func TestH11_IgnoredDeployment(t *testing.T) {
 			old := p.pods(image1)
 			p.hold(old...)
 			// A roll-out by a user, whose new pods cannot be scheduled.
-			p.patch(d, fmt.Sprintf(`{"spec":{"template":{"spec":{"schedulerName":"no-scheduler","containers":[{"name":"main","image":%q}]}}}}`, image2))
+			p.patch(d, fmt.Sprintf(`{"spec":{"template":{"spec":{"schedulerName":"no-scheduler",
+				"containers":[{"name":"main","image":%q}]}}}}`, image2))
 			p.await("mr", Not(HavePrefix("Unknown/")), "True/DeploymentProgressing")
 			p.start(p.awaitPods(image2, 1)...)
 			p.start(p.awaitPods(image2, 2)...)

@@ -372,7 +372,8 @@ func TestSituations(t *testing.T) {
 			to.applyAs(t, "piled", "second", to.configMaps("second", 1)...)
 			expectFiring(t, alert, labels)
 			expectFiring(t, "TrellisReconcileStuck", labels)
-			g.Expect(samples(g, `ALERTS{alertname="TrellisQueueWait",class="piled"}`)).To(BeZero(), "no ManagedResource waits for a worker")
+			g.Expect(samples(g, `ALERTS{alertname="TrellisQueueWait",class="piled"}`)).To(BeZero(),
+				"no ManagedResource waits for a worker")
 			to.limit(t, 0)
 			expectOver(t, alert, labels)
 			g.Eventually(logs).Should(MatchRegexp(`A run took long.*"managedResource": "shoot--piled/first"`))

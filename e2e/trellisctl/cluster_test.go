@@ -297,7 +297,8 @@ func TestWhatIsNotRegistered(t *testing.T) {
 		"unreachable": {[]string{"--connect-timeout", "2s", "--from-kubeconfig", change(func(_ *clientcmdapi.Config, c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
 			c.Server = "https://127.0.0.1:1"
 		})}, cli.ExitUnreachable, "does not answer"},
-		"no rights":   {[]string{"--from-kubeconfig", p.file("x", string(unprivileged))}, cli.ExitRefused, "may not read the namespace kube-system"},
+		"no rights": {[]string{"--from-kubeconfig", p.file("x", string(unprivileged))}, cli.ExitRefused,
+			"may not read the namespace kube-system"},
 		"expired":     {[]string{"--from-kubeconfig", p.file("x", string(expired))}, cli.ExitRefused, "does not accept the credential"},
 		"bad name":    {[]string{"--from-kubeconfig", admin, "--class", "a/b"}, cli.ExitUsage, "becomes the value of a label"},
 		"short token": {[]string{"--from-kubeconfig", admin, "--create-service-account", "--token-duration", "1m"}, cli.ExitUsage, "no tokens for less than 10m0s"},

@@ -122,7 +122,8 @@ func TestDiffRehearsesWhatTheHubDoes(t *testing.T) {
 		obj := map[string]client.Object{"cm": &corev1.ConfigMap{}, "secret": &corev1.Secret{}, "deployment": &appsv1.Deployment{}}[kind]
 		obj.SetNamespace(p.name)
 		obj.SetName(name)
-		p.Expect(target.Client.Patch(p.ctx, obj, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), client.FieldOwner("another-client"))).To(Succeed())
+		p.Expect(target.Client.Patch(p.ctx, obj, client.RawPatch(types.StrategicMergePatchType, []byte(patch)),
+			client.FieldOwner("another-client"))).To(Succeed())
 	}
 	edit("cm", "a", `{"data":{"key":"2","foreign":"x"},"metadata":{"labels":{"theirs":"stays"}}}`)
 	edit("deployment", "web", `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":5,"containers":[{"name":"app","image":"web:2","env":[{"name":"FOREIGN","value":"1"}]}]}}}}`)

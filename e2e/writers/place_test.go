@@ -184,7 +184,8 @@ func (p place) reapply(name string) {
 func (p place) create(objects ...*unstructured.Unstructured) {
 	p.t.Helper()
 	for _, obj := range objects {
-		p.Expect(target.Client.Create(p.ctx, obj.DeepCopy(), client.FieldOwner("another-client"))).To(Succeed(), obj.GetName())
+		p.Expect(target.Client.Create(p.ctx, obj.DeepCopy(), client.FieldOwner("another-client"))).To(Succeed(),
+			obj.GetName())
 	}
 }
 

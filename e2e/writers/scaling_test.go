@@ -129,7 +129,9 @@ func TestMR25_RecommendedResources(t *testing.T) {
 		p.nudge(obj)
 		p.Expect(resourcesOf(p, obj)()).To(Equal("70m 70Mi 0, 1 200Mi"))
 		// Others than CPU and memory are kept as the manifest says.
-		p.mergePatch(obj, "another-client", `{"spec":{"template":{"spec":{"containers":[{"name":"app","image":"example.org/app:1","resources":{"requests":{"cpu":"70m","memory":"70Mi","ephemeral-storage":"9Gi"},"limits":{"cpu":"1","memory":"200Mi"}}}]}}}}`)
+		p.mergePatch(obj, "another-client", `{"spec":{"template":{"spec":{"containers":[{
+			"name":"app","image":"example.org/app:1","resources":{
+			"requests":{"cpu":"70m","memory":"70Mi","ephemeral-storage":"9Gi"},"limits":{"cpu":"1","memory":"200Mi"}}}]}}}}`)
 		p.Eventually(resourcesOf(p, obj)).Should(Equal("70m 70Mi 0, 1 200Mi"))
 	})
 }

@@ -115,7 +115,8 @@ func TestMR24_MR25_BUG15_LiveValuesThatWin(t *testing.T) {
 		"resources of init containers are not preserved": {first: deploymentWith("%[1]s", keepResources, "", ""),
 			change: `{"spec":{"template":{"spec":{"initContainers":[{"name":"init","resources":{"requests":{"cpu":"99m"}}}]}}}}`,
 			want:   kept{"spec|template|spec|initContainers|0|resources|requests|cpu": "10m"}},
-		"preserved resources of a container of another client go with it": {first: deploymentWith("%[1]s", keepResources, "", ""), taken: true,
+		"preserved resources of a container of another client go with it": {first: deploymentWith("%[1]s", keepResources,
+			"", ""), taken: true,
 			change: `{"spec":{"template":{"spec":{"containers":[{"name":"other","image":"a","resources":{"requests":{"cpu":"99m"}}}]}}}}`,
 			want:   kept{"spec|template|spec|containers|2": nil}},
 

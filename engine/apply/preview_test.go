@@ -37,20 +37,31 @@ func TestAPreviewIsWhatTheApplyMakes(t *testing.T) {
 		takenBack           bool
 		check               func(g *WithT, p apply.Preview)
 	}{
-		"a new object":                             {after: configMap("}\ndata: {key: '1'}\n"), check: func(g *WithT, p apply.Preview) { g.Expect(p.Live).To(BeNil()) }},
-		"nothing":                                  {before: deployment, after: deployment},
-		"another value":                            {before: configMap("}\ndata: {key: '1', gone: x}\n"), after: configMap("}\ndata: {key: '2'}\n")},
-		"a value of another client":                {before: configMap("}\ndata: {key: '1'}\n"), edit: `{"data":{"key":"2"}}`, after: configMap("}\ndata: {key: '1'}\n")},
-		"a field of another client":                {before: configMap("}\ndata: {key: '1'}\n"), edit: `{"data":{"foreign":"2"}}`, after: configMap("}\ndata: {key: '1'}\n"), takenBack: true},
-		"a field of another client with a default": {before: deployment, edit: `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":5}}}}`, after: deployment, takenBack: true},
+		"a new object": {after: configMap("}\ndata: {key: '1'}\n"),
+			check: func(g *WithT, p apply.Preview) { g.Expect(p.Live).To(BeNil()) }},
+		"nothing": {before: deployment, after: deployment},
+		"another value": {before: configMap("}\ndata: {key: '1', gone: x}\n"),
+			after: configMap("}\ndata: {key: '2'}\n")},
+		"a value of another client": {before: configMap("}\ndata: {key: '1'}\n"),
+			edit: `{"data":{"key":"2"}}`, after: configMap("}\ndata: {key: '1'}\n")},
+		"a field of another client": {before: configMap("}\ndata: {key: '1'}\n"),
+			edit: `{"data":{"foreign":"2"}}`, after: configMap("}\ndata: {key: '1'}\n"), takenBack: true},
+		"a field of another client with a default": {before: deployment,
+			edit: `{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":5}}}}`, after: deployment, takenBack: true},
 		"an item of another client": {
 			before: deployment, edit: `{"spec":{"template":{"spec":{"containers":[{"name":"web","env":[{"name":"B","value":"2"}],"ports":[{"containerPort":81}]}]}}}}`,
 			after: deployment, takenBack: true,
 		},
-		"a container of another client":            {before: deployment, edit: `{"spec":{"template":{"spec":{"containers":[{"name":"other","image":"other"}]}}}}`, after: deployment, takenBack: true},
-		"a label of another client stays":          {before: configMap("}\n"), edit: `{"metadata":{"labels":{"theirs":"1"},"annotations":{"theirs":"1"}}}`, after: configMap("}\n")},
-		"labels that are not wanted any longer go": {before: configMap(", labels: {a: '1', b: '1'}, annotations: {a: '1', b: '1'}}\n"), after: configMap(", labels: {a: '1'}, annotations: {b: '1'}}\n")},
-		"what the API server fills in stays":       {before: service, after: service},
+		"a container of another client": {before: deployment,
+			edit: `{"spec":{"template":{"spec":{"containers":[{"name":"other","image":"other"}]}}}}`, after: deployment,
+			takenBack: true},
+		"a label of another client stays": {before: configMap("}\n"),
+			edit: `{"metadata":{"labels":{"theirs":"1"},"annotations":{"theirs":"1"}}}`, after: configMap("}\n")},
+		"labels that are not wanted any longer go": {
+			before: configMap(", labels: {a: '1', b: '1'}, annotations: {a: '1', b: '1'}}\n"),
+			after:  configMap(", labels: {a: '1'}, annotations: {b: '1'}}\n"),
+		},
+		"what the API server fills in stays": {before: service, after: service},
 		"another port": {
 			before: service, edit: `{"spec":{"ports":[{"port":443,"name":"https"}]}}`, after: service, takenBack: true,
 		},
@@ -82,7 +93,8 @@ func TestAPreviewIsWhatTheApplyMakes(t *testing.T) {
 			}
 			after := manifest(t, fmt.Sprintf(c.after, ns))
 			if c.edit != "" {
-				g.Expect(cluster.Client.Patch(t.Context(), live(t, after), client.RawPatch(types.StrategicMergePatchType, []byte(c.edit)), client.FieldOwner("another-client"))).To(Succeed())
+				g.Expect(cluster.Client.Patch(t.Context(), live(t, after), client.RawPatch(types.StrategicMergePatchType,
+					[]byte(c.edit)), client.FieldOwner("another-client"))).To(Succeed())
 			}
 			in := prepare(t, after)[0]
 			version := ""

@@ -37,9 +37,12 @@ func TestMR29Services(t *testing.T) {
 		same              []string // fields that stay as they were before the last apply
 		want              kept
 	}{
-		"ClusterIP with other ports":                 {firstPorts: http, nowPorts: "{name: http, port: 81}", same: []string{"spec|clusterIP"}, want: kept{"spec|ports|0|port": 81, "spec|ports|1": nil}},
-		"ClusterIP of its own dropped":               {first: "clusterIP: 10.96.0.79,", firstPorts: http, nowPorts: http, same: []string{"spec|clusterIP"}},
-		"headless that is not said any longer":       {first: "clusterIP: None,", firstPorts: http, nowPorts: http, want: kept{"spec|clusterIP": "None"}},
+		"ClusterIP with other ports": {firstPorts: http, nowPorts: "{name: http, port: 81}",
+			same: []string{"spec|clusterIP"}, want: kept{"spec|ports|0|port": 81, "spec|ports|1": nil}},
+		"ClusterIP of its own dropped": {first: "clusterIP: 10.96.0.79,", firstPorts: http, nowPorts: http,
+			same: []string{"spec|clusterIP"}},
+		"headless that is not said any longer": {first: "clusterIP: None,", firstPorts: http, nowPorts: http,
+			want: kept{"spec|clusterIP": "None"}},
 		"ClusterIP to NodePort":                      {firstPorts: http, now: "type: NodePort,", nowPorts: http, same: []string{"spec|clusterIP"}, want: kept{"spec|type": "NodePort"}},
 		"ClusterIP to ExternalName":                  {firstPorts: http, now: "type: ExternalName, externalName: a.example.com,", nowPorts: http, want: kept{"spec|clusterIP": nil}},
 		"ExternalName to ClusterIP with an address":  {first: "type: ExternalName, externalName: a.example.com,", firstPorts: http, now: "clusterIP: 10.96.0.80,", nowPorts: http, want: kept{"spec|clusterIP": "10.96.0.80", "spec|externalName": nil}},

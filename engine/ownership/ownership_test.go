@@ -385,12 +385,14 @@ func TestGone(t *testing.T) {
 		now  entries
 		gone string
 	}{
-		"nothing":                {entries{}.ours(all), ""},
-		"a key":                  {entries{}.ours(strings.Replace(all, `,"f:wet":{}`, "", 1)), ".spec.soil.wet"},
-		"a map":                  {entries{}.ours(strings.Replace(all, `,"f:data":{"f:a":{}}`, "", 1)), ".data.a"},
-		"a label":                {entries{}.ours(strings.Replace(all, `"f:mine":{},`, "", 1)), ".metadata.labels.mine"},
-		"a list":                 {entries{}.ours(strings.Replace(all, `,"f:colours":{"v:\"red\"":{}}`, "", 1)), ".spec.colours"},
-		"what another took over": {entries{}.ours(strings.Replace(all, `"f:height":{},`, "", 1)).update(`{"f:spec":{"f:height":{}}}`), ""},
+		"nothing": {entries{}.ours(all), ""},
+		"a key":   {entries{}.ours(strings.Replace(all, `,"f:wet":{}`, "", 1)), ".spec.soil.wet"},
+		"a map":   {entries{}.ours(strings.Replace(all, `,"f:data":{"f:a":{}}`, "", 1)), ".data.a"},
+		"a label": {entries{}.ours(strings.Replace(all, `"f:mine":{},`, "", 1)), ".metadata.labels.mine"},
+		"a list":  {entries{}.ours(strings.Replace(all, `,"f:colours":{"v:\"red\"":{}}`, "", 1)), ".spec.colours"},
+		"what another took over": {
+			entries{}.ours(strings.Replace(all, `"f:height":{},`, "", 1)).update(`{"f:spec":{"f:height":{}}}`), "",
+		},
 		"what is owned whole":    {entries{}.ours(strings.Replace(all, `"f:soil":{"f:ph":{},"f:wet":{}}`, `"f:soil":{}`, 1)), ""},
 		"all that we had, by us": {entries{}.ours(`{"f:metadata":{"f:labels":{"f:mine":{},"f:other":{}}}}`), ".data.a .spec.colours .spec.empty .spec.height .spec.soil.ph .spec.soil.wet"},
 	} {

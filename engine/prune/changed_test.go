@@ -76,8 +76,9 @@ func TestObjectThatChangesBeforeItsDeletionIsLookedAtAnew(t *testing.T) {
 		want  prune.Result
 	}{
 		"another origin claims it": {`{"metadata":{"annotations":{"` + resourcesv1alpha1.OriginAnnotation + `":"garden/other"}}}`, prune.Kept},
-		"it is to be kept":         {`{"metadata":{"annotations":{"` + resourcesv1alpha1.KeepObjectAnnotation + `":"true"}}}`, prune.Kept},
-		"nothing that matters":     {`{"data":{"other":"1"}}`, prune.Gone},
+		"it is to be kept": {`{"metadata":{"annotations":{"` + resourcesv1alpha1.KeepObjectAnnotation +
+			`":"true"}}}`, prune.Kept},
+		"nothing that matters": {`{"data":{"other":"1"}}`, prune.Gone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

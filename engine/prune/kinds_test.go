@@ -52,7 +52,8 @@ func TestKindOfAServerThatIsDownIsNotGone(t *testing.T) {
 	ref := reference("down.example.com/v1", "Thing", "default", "a", "")
 	g.Expect(outcomeOf(t, target, ref).Result).To(Equal(prune.Gone))
 	service := create(g, `{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.down.example.com},
-spec: {group: down.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: default, name: missing}}}`)
+spec: {group: down.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100,
+  insecureSkipTLSVerify: true, service: {namespace: default, name: missing}}}`)
 	g.Eventually(func() prune.Outcome { return outcomeOf(t, target, ref) }).Should(SatisfyAll(
 		HaveField("Result", prune.Pending), HaveField("Err", MatchError(ContainSubstring("down.example.com/v1")))))
 	g.Expect(cluster.Client.Delete(t.Context(), service)).To(Succeed())
@@ -64,7 +65,8 @@ func TestObjectsGoBeforeTheirAPIService(t *testing.T) {
 	g := NewWithT(t)
 	target := pooled(t, time.Second)
 	service := create(g, `{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.behind.example.com, annotations: {resources.gardener.cloud/origin: `+origin+`}},
-spec: {group: behind.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {namespace: default, name: missing}}}`)
+spec: {group: behind.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100,
+  insecureSkipTLSVerify: true, service: {namespace: default, name: missing}}}`)
 	thing := reference("behind.example.com/v1", "Thing", "default", "a", "uid-of-thing")
 	own := reference(service.GetAPIVersion(), service.GetKind(), "", service.GetName(), service.GetUID())
 	g.Eventually(func() prune.Result { return outcomeOf(t, target, thing).Result }).Should(Equal(prune.Pending))

@@ -54,5 +54,6 @@ func TestOneOfTwoThatGiveUpAnObjectDeletesIt(t *testing.T) {
 	g.Expect(out.Result).To(Equal(prune.Kept))
 	g.Expect(out.Reason).To(ContainSubstring("its origin is"))
 	g.Expect(declined).To(HaveLen(2))
-	g.Expect(prune.Objects(t.Context(), access, refs, theirs)[0].Result).To(Equal(prune.Gone), "it is deleted by the one for which no other ManagedResource lists it")
+	g.Expect(prune.Objects(t.Context(), access, refs, theirs)[0].Result).To(Equal(prune.Gone),
+		"it is deleted by the one for which no other ManagedResource lists it")
 }

@@ -224,8 +224,9 @@ func TestMR17_NamespaceAndDefinitionWaitForWhatIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, value, because string
 	}{
-		"because it asks for it":    {resourcesv1alpha1.KeepObjectAnnotation, "true", resourcesv1alpha1.KeepObjectAnnotation},
-		"because of another origin": {resourcesv1alpha1.OriginAnnotation, "elsewhere:garden/mr", "its origin is elsewhere:garden/mr"},
+		"because it asks for it": {resourcesv1alpha1.KeepObjectAnnotation, "true", resourcesv1alpha1.KeepObjectAnnotation},
+		"because of another origin": {resourcesv1alpha1.OriginAnnotation, "elsewhere:garden/mr",
+			"its origin is elsewhere:garden/mr"},
 	} {
 		for kept, holds := range map[string][]string{
 			"config": {"namespace"}, // beside another object, which goes

@@ -36,7 +36,8 @@ func TestWhatNoAPIServerDeletesIsReleased(t *testing.T) {
 				test.apiVersion, test.kind, test.name, resourcesv1alpha1.OriginAnnotation, origin), &intent.Object)).To(Succeed())
 			g.Expect(cluster.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner("trellis"), client.ForceOwnership)).To(Succeed())
 			theirs := fmt.Appendf(nil, `{"metadata":{"labels":{"theirs":"1"}}}`)
-			g.Expect(cluster.Client.Patch(t.Context(), test.live, client.RawPatch("application/merge-patch+json", theirs), client.FieldOwner("another-client"))).To(Succeed())
+			g.Expect(cluster.Client.Patch(t.Context(), test.live, client.RawPatch("application/merge-patch+json", theirs),
+				client.FieldOwner("another-client"))).To(Succeed())
 
 			p := policy
 			p.HolderIn = func(string) string { return "ManagedResource garden/other" }

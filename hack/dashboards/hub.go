@@ -52,8 +52,10 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Fenced writes", unit: "short",
-					description: "Writes within an hour that a replica did not send, because it did not provably lead any longer. A few are usual at the end of a term.",
-					queries:     []query{{expr: `sum by (instance) (increase(trellis_hub_fenced_writes_total[1h]))`, legend: "{{instance}}"}},
+					description: "Writes within an hour that a replica did not send, because it did not provably lead any " +
+						"longer. A few are usual at the end of a term.",
+					queries: []query{{expr: `sum by (instance) (increase(trellis_hub_fenced_writes_total[1h]))`,
+						legend: "{{instance}}"}},
 				},
 				{
 					kind: table, title: "What runs", unit: "none", width: 12,
@@ -231,8 +233,10 @@ func hub() dashboard {
 				},
 				{
 					kind: timeseries, title: "Bundles forgotten", unit: "ops",
-					description: "Decoded bundles that are forgotten in a second, to make room for others or because no run asked for them (unused), which is usual. Many for room and few hits: the cache is too small.",
-					queries:     []query{{expr: `sum by (reason) (rate(trellis_bundle_cache_evictions_total[$__rate_interval]))`, legend: "{{reason}}"}},
+					description: "Decoded bundles that are forgotten in a second, to make room for others or because no run asked " +
+						"for them (unused), which is usual. Many for room and few hits: the cache is too small.",
+					queries: []query{{expr: `sum by (reason) (rate(trellis_bundle_cache_evictions_total[$__rate_interval]))`,
+						legend: "{{reason}}"}},
 				},
 				{
 					kind: timeseries, title: "Decoding of a bundle", unit: "s",

@@ -55,7 +55,8 @@ func (w *world) stay(ctx context.Context) error {
 	if w.monitoring != nil {
 		w.title(fmt.Sprintf(askPrometheus, w.monitoring.URL, w.monitoring.AlertmanagerURL))
 		if w.monitoring.GrafanaURL == "" {
-			w.printf("No Grafana is installed. Prometheus is a data source for any other; the dashboards are in charts/trellis/monitoring/dashboards.")
+			w.printf("No Grafana is installed. Prometheus is a data source for any other; the dashboards are in " +
+				"charts/trellis/monitoring/dashboards.")
 		} else {
 			w.printf("Grafana with the dashboards is at %s.", w.monitoring.GrafanaURL)
 		}

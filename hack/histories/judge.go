@@ -737,7 +737,8 @@ func (j *judge) attribute() {
 			if len(l.deletes) > 0 {
 				j.judgeDeletion(l, l.deletes[len(l.deletes)-1])
 			} else {
-				j.violate("every deletion is accounted for", []string{j.name(l.object)}, "%s: %s (uid %s) was deleted, and no client is known to have done it",
+				j.violate("every deletion is accounted for", []string{j.name(l.object)},
+					"%s: %s (uid %s) was deleted, and no client is known to have done it",
 					clusterNames[l.cluster], j.describe(l.object), uid)
 			}
 		}

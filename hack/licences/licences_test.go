@@ -25,9 +25,13 @@ func TestLicencesOfAModule(t *testing.T) {
 		"an allowed one, and a notice": {map[string]string{"LICENSE": string(bsd), "NOTICE": "by its author"}, ""},
 		"none":                         {map[string]string{}, "has no licence"},
 		"only a notice":                {map[string]string{"NOTICE": "by its author"}, "has no licence"},
-		"an unknown one":               {map[string]string{"LICENSE": "Do what you think is right."}, "is the text of a licence that is known"},
-		"one with conditions beside":   {map[string]string{"LICENSE": string(bsd) + strings.Repeat("It must not be used on Sundays. ", 60)}, "is the text of a licence that is known"},
-		"one that is not allowed":      {map[string]string{"LICENSE": string(bsd), "COPYING": gpl}, "which is not among"},
+		"an unknown one": {map[string]string{"LICENSE": "Do what you think is right."},
+			"is the text of a licence that is known"},
+		"one with conditions beside": {
+			map[string]string{"LICENSE": string(bsd) + strings.Repeat("It must not be used on Sundays. ", 60)},
+			"is the text of a licence that is known",
+		},
+		"one that is not allowed": {map[string]string{"LICENSE": string(bsd), "COPYING": gpl}, "which is not among"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -50,8 +50,9 @@ func TestEnds(t *testing.T) {
 		"something is known, and it was reachable": {database(t, true), []string{"--if-reachable"}, 3, "GO-2026-9999"},
 		"the database is not there":                {gone, nil, 4, "NOT CHECKED"},
 		"the database is not there, which may be":  {gone, []string{"--if-reachable"}, 0, "NOT CHECKED"},
-		"no server":                            {"http://127.0.0.1:1", []string{"--if-reachable"}, 0, "NOT CHECKED"},
-		"what is looked at cannot be compiled": {database(t, false), []string{"--if-reachable", "./no/such/package"}, 1, "no/such/package"},
+		"no server": {"http://127.0.0.1:1", []string{"--if-reachable"}, 0, "NOT CHECKED"},
+		"what is looked at cannot be compiled": {database(t, false), []string{"--if-reachable", "./no/such/package"}, 1,
+			"no/such/package"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

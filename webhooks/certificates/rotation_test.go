@@ -105,8 +105,8 @@ func TestAllReplicasHaveTheSame(t *testing.T) {
 	b.Expect(other.Known()).To(BeClosed())
 }
 
-// HUB-12, HUB-13, CMN-18: no target is served a certificate of an authority that it does not have, nor is one taken away
-// that it needs.
+// HUB-12, HUB-13, CMN-18: no target is served a certificate of an authority that it does not have, nor is one taken
+// away that it needs.
 func TestRotation(t *testing.T) {
 	b := newBench(t, nil)
 	first := b.read(b.Store)

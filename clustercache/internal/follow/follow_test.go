@@ -498,7 +498,8 @@ func TestBusyServer(t *testing.T) {
 	for range 2 {
 		s.Expect(s.query().Get("resourceVersion")).To(Equal("6"))
 	}
-	s.Expect(clock.paused()).To(HaveExactElements(BeNumerically("<", 2*time.Second), Equal(30*time.Second)), "an hour is more than a server may ask for")
+	s.Expect(clock.paused()).To(HaveExactElements(BeNumerically("<", 2*time.Second), Equal(30*time.Second)),
+		"an hour is more than a server may ask for")
 }
 
 // A server that fails to stream a list is asked for pages this time, and for a stream the next.

@@ -20,7 +20,8 @@ func TestListThatDoesNotFit(t *testing.T) {
 	tooLarge, recorded := s.watch("large", large)
 	s.g.Eventually(s.quota.Refused).Should(Equal("there are more than 10 objects; not all are known of: large"))
 	s.g.Eventually(s.taken).Should(Equal(3))
-	s.g.Eventually(func() []error { _, errs, _ := recorded.calls(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
+	s.g.Eventually(func() []error { _, errs, _ := recorded.calls(); return errs }).
+		Should(HaveExactElements(MatchError(ErrTooMany)))
 	_, _, synced := recorded.calls()
 	s.g.Expect(synced).To(BeZero())
 	s.g.Expect(state(tooLarge)()).To(Equal([2]any{false, 0}))
@@ -92,7 +93,8 @@ func TestSyncedWatchIsOusted(t *testing.T) {
 	s.g.Eventually(state(large)).Should(Equal([2]any{true, 5}))
 	small, _ := s.watch("small", newSite(t, 2))
 	s.g.Eventually(state(small)).Should(Equal([2]any{true, 2}))
-	s.g.Eventually(func() []error { _, errs, _ := recorded.calls(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
+	s.g.Eventually(func() []error { _, errs, _ := recorded.calls(); return errs }).
+		Should(HaveExactElements(MatchError(ErrTooMany)))
 	s.g.Eventually(state(large)).Should(Equal([2]any{false, 0}))
 	s.g.Expect(s.quota.Refused()).To(HaveSuffix(": large"))
 	s.g.Eventually(s.pauses).Should(BeTrue())
@@ -164,7 +166,8 @@ func TestEventThatDoesNotFit(t *testing.T) {
 	of.events <- `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-5","resourceVersion":"102"}}}`
 	s.g.Eventually(s.quota.Refused).Should(ContainSubstring("full"))
 	s.g.Eventually(state(w)).Should(Equal([2]any{false, 5}))
-	s.g.Eventually(func() []error { _, errs, _ := recorded.calls(); return errs }).Should(HaveExactElements(MatchError(ErrTooMany)))
+	s.g.Eventually(func() []error { _, errs, _ := recorded.calls(); return errs }).
+		Should(HaveExactElements(MatchError(ErrTooMany)))
 	deleted := func() []string { deleted, _, _ := recorded.calls(); return deleted }
 	s.g.Expect(deleted()).To(BeEmpty())
 

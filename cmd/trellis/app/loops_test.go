@@ -24,14 +24,20 @@ func TestProbesAreStuckIfNoTargetIsLookedAfter(t *testing.T) {
 		targets []target
 		since   time.Time
 	}{
-		"no target":                           {nil, time.Time{}},
-		"only ones that are not to be probed": {[]target{{clustercache.Status{State: clustercache.StateRefused, Since: old}, old}}, time.Time{}},
-		"one that goes":                       {[]target{{clustercache.Status{State: clustercache.StateDraining, Since: old}, old}}, time.Time{}},
-		"all are probed":                      {[]target{{connected, now}, {connected, now.Add(-time.Second)}}, now.Add(limit)},
-		"one is":                              {[]target{{connected, old}, {connected, now}}, now.Add(limit)},
-		"none is":                             {[]target{{connected, old.Add(time.Minute)}, {connected, old}}, old.Add(time.Minute + limit)},
-		"one is registered just now":          {[]target{{clustercache.Status{State: clustercache.StateConnecting, Since: now}, time.Time{}}}, now.Add(limit)},
-		"one that is down is due in a while":  {[]target{{clustercache.Status{State: clustercache.StateDisconnected, Since: old, NextAttempt: now.Add(4 * time.Second)}, old}}, now.Add(limit + 4*time.Second)},
+		"no target": {nil, time.Time{}},
+		"only ones that are not to be probed": {[]target{{clustercache.Status{State: clustercache.StateRefused, Since: old},
+			old}}, time.Time{}},
+		"one that goes": {[]target{{clustercache.Status{State: clustercache.StateDraining,
+			Since: old}, old}}, time.Time{}},
+		"all are probed": {[]target{{connected, now}, {connected, now.Add(-time.Second)}},
+			now.Add(limit)},
+		"one is": {[]target{{connected, old}, {connected, now}}, now.Add(limit)},
+		"none is": {[]target{{connected, old.Add(time.Minute)}, {connected, old}},
+			old.Add(time.Minute + limit)},
+		"one is registered just now": {[]target{{clustercache.Status{State: clustercache.StateConnecting,
+			Since: now}, time.Time{}}}, now.Add(limit)},
+		"one that is down is due in a while": {[]target{{clustercache.Status{State: clustercache.StateDisconnected,
+			Since: old, NextAttempt: now.Add(4 * time.Second)}, old}}, now.Add(limit + 4*time.Second)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

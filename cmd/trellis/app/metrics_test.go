@@ -187,5 +187,6 @@ func value(families map[string]*dto.MetricFamily, name string, of ...string) flo
 }
 
 // unreachable is a kubeconfig with the address of a closed port.
-const unreachable = `{"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+const unreachable = `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+	"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
 "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "u", "user": {"token": "t"}}]}`

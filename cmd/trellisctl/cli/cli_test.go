@@ -157,11 +157,13 @@ func TestAWait(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		"ends when it is done":               {[]look{{state: "a"}, {state: "a"}, {state: "b"}, {done: true}}, ExitOK, []string{"a", "b"}},
-		"ends at the timeout":                {[]look{{state: "never"}}, ExitTimeout, []string{"never"}},
-		"ends with an error":                 {[]look{{state: "a"}, {err: NotFound("gone")}}, ExitNotFound, []string{"a"}},
-		"continues while there is no answer": {[]look{{err: silent}, {done: true}}, ExitOK, []string{"the source cluster does not answer: Get \"https://source\": connection refused"}},
-		"is done before anything is said":    {[]look{{done: true}}, ExitOK, nil},
+		"ends when it is done": {[]look{{state: "a"}, {state: "a"}, {state: "b"}, {done: true}}, ExitOK,
+			[]string{"a", "b"}},
+		"ends at the timeout": {[]look{{state: "never"}}, ExitTimeout, []string{"never"}},
+		"ends with an error":  {[]look{{state: "a"}, {err: NotFound("gone")}}, ExitNotFound, []string{"a"}},
+		"continues while there is no answer": {[]look{{err: silent}, {done: true}}, ExitOK,
+			[]string{"the source cluster does not answer: Get \"https://source\": connection refused"}},
+		"is done before anything is said": {[]look{{done: true}}, ExitOK, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

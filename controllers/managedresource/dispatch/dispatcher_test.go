@@ -91,11 +91,12 @@ func TestOnlyWhatEndedIsNotRememberedAsItWasWritten(t *testing.T) {
 		steps      []step
 		remembered bool
 	}{
-		"written":                             {[]step{shown(listing("uid", "3")), written(listing("uid", "4"))}, true},
-		"written before it is shown":          {[]step{written(listing("uid", "4"))}, true},
-		"its predecessor is shown":            {[]step{shown(listing("other", "2")), written(listing("uid", "4"))}, true},
-		"its predecessor ends":                {[]step{written(listing("uid", "4")), ended(listing("other", "2"))}, true},
-		"it goes, and has a finalizer left":   {[]step{shown(listing("uid", "3", "x")), written(going(listing("uid", "4", "x")))}, true},
+		"written":                    {[]step{shown(listing("uid", "3")), written(listing("uid", "4"))}, true},
+		"written before it is shown": {[]step{written(listing("uid", "4"))}, true},
+		"its predecessor is shown":   {[]step{shown(listing("other", "2")), written(listing("uid", "4"))}, true},
+		"its predecessor ends":       {[]step{written(listing("uid", "4")), ended(listing("other", "2"))}, true},
+		"it goes, and has a finalizer left": {[]step{shown(listing("uid", "3", "x")),
+			written(going(listing("uid", "4", "x")))}, true},
 		"its successor came meanwhile":        {[]step{shown(listing("other", "9")), written(going(listing("uid", "4")))}, true},
 		"it ended":                            {[]step{shown(listing("uid", "3", "x")), written(going(listing("uid", "4")))}, false},
 		"it ended, which was shown before":    {[]step{shown(listing("uid", "3", "x")), ended(listing("uid", "3")), written(going(listing("uid", "4")))}, false},

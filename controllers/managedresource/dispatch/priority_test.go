@@ -104,7 +104,8 @@ func TestEachEventIsAsUrgentAsItIs(t *testing.T) {
 			h := d.leaseHandler(ctx)
 			held := lease.DeepCopy()
 			now := metav1.NowMicro()
-			held.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("other"), LeaseDurationSeconds: new(int32(60)), RenewTime: &now}
+			held.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("other"), LeaseDurationSeconds: new(int32(60)),
+				RenewTime: &now}
 			h.OnAdd(held, true)
 			h.OnDelete(held)
 		}, PriorityRetry},

@@ -213,7 +213,8 @@ func TestAPreparedSnapshotFillsServers(t *testing.T) {
 
 func TestPrepareSaysWhatItCannotApply(t *testing.T) {
 	for name, c := range map[string]struct{ object, message string }{
-		"an unknown kind":      {"{apiVersion: sim.test/v1, kind: Thing, metadata: {namespace: default, name: t}}", "preparing Thing default/t: no resource of the kind"},
+		"an unknown kind": {"{apiVersion: sim.test/v1, kind: Thing, metadata: {namespace: default, name: t}}",
+			"preparing Thing default/t: no resource of the kind"},
 		"a missing namespace":  {"{apiVersion: v1, kind: Secret, metadata: {namespace: missing, name: x}}", `namespaces "missing" not found`},
 		"what is not accepted": {"{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: UPPER}}", "is invalid"},
 	} {

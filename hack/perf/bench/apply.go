@@ -105,7 +105,8 @@ func loadManifest(name string, marked bool) string {
 	if marked {
 		labels[resourcesv1alpha1.ManagedByLabel] = "another-client"
 		annotations[resourcesv1alpha1.OriginAnnotation] = "bench--alpha/round-0-0"
-		annotations[resourcesv1alpha1.DescriptionAnnotation] = "This object is managed. Changes by other clients will be reverted."
+		annotations[resourcesv1alpha1.DescriptionAnnotation] = "This object is managed. " +
+			"Changes by other clients will be reverted."
 	}
 	manifest, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",

@@ -3,8 +3,8 @@
 // It starts a source cluster and targets (etcd and kube-apiserver each) and the hub as it ships, in a process of its own,
 // and measures what an operator would notice:
 //
-//	drift    how long an edit or delete in a target is there: from the answer to the client that did it to the moment that
-//	         a watch on the target shows the object as it was; by kind, beside a client that does nothing else
+//	drift    how long an edit or delete in a target is there: from the answer to the client that did it to the moment
+//	         that a watch on the target shows the object as it was; by kind, beside a client that does nothing else
 //	apply    how many objects a second arrive in one target, beside bare server-side applies and bare creates of the same
 //	         objects with the same number of requests in flight, and what each costs the hub
 //	secret   how long a change takes from the answer of the source cluster to the object in the target

@@ -142,7 +142,8 @@ func restore(ctx context.Context, target *testbed.Cluster, v victim, how edit,
 	if how.patch == "" {
 		err = target.Client.Delete(ctx, before)
 	} else {
-		err = target.Client.Patch(ctx, object(v.kind, v.key), client.RawPatch(types.MergePatchType, []byte(how.patch)), client.FieldOwner("another-client"))
+		err = target.Client.Patch(ctx, object(v.kind, v.key), client.RawPatch(types.MergePatchType, []byte(how.patch)),
+			client.FieldOwner("another-client"))
 	}
 	answered := time.Now()
 	if err != nil {

@@ -136,8 +136,10 @@ var edits = map[schema.GroupVersionKind][]edit{
 	secretKind:         {{"change data", `{"data":{"key":"ZWRpdGVk"}}`}, changeLabel, remove},
 	serviceAccountKind: {{"change field", `{"automountServiceAccountToken":false}`}, changeLabel, remove},
 	roleKind:           {{"change rule", `{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["*"]}]}`}, changeLabel, remove},
-	roleBindingKind:    {{"change subjects", `{"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"another-user"}]}`}, changeLabel, remove},
-	clusterRoleKind:    {{"change rule", `{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["*"]}]}`}, changeLabel, remove},
+	roleBindingKind: {{"change subjects", `{"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User",` +
+		`"name":"another-user"}]}`}, changeLabel, remove},
+	clusterRoleKind: {{"change rule", `{"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["*"]}]}`},
+		changeLabel, remove},
 	serviceKind: {
 		{"change selector", `{"spec":{"selector":{"app":"edited"}}}`}, {"change port", `{"spec":{"ports":[{"name":"http","port":81,"protocol":"TCP","targetPort":8080}]}}`},
 		changeLabel, remove,

@@ -34,7 +34,8 @@ func TestWritesOfReplicasAreJudged(t *testing.T) {
 			[]string{"two at a time"}, 1},
 		{"created twice", []journal.Change{write("a", 0, "apply", "round-0-0", 0, 1), write("a", s, "delete", "round-0-0", 1, 0), write("b", 2*s, "apply", "round-0-0", 0, 1)}, 0,
 			[]string{"created twice"}, 0},
-		{"deleted, although it is wanted", []journal.Change{write("a", 0, "apply", "x", 0, 1), write("a", s, "delete", "x", 1, 0)}, 0, []string{"deleted wrongly"}, 0},
+		{"deleted, although it is wanted", []journal.Change{write("a", 0, "apply", "x", 0, 1),
+			write("a", s, "delete", "x", 1, 0)}, 0, []string{"deleted wrongly"}, 0},
 		{"not all is known", []journal.Change{write("a", 0, "apply", "x", 0, 1)}, 1, []string{"lost writes"}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

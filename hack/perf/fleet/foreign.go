@@ -191,8 +191,9 @@ func (r *run) writeForeign(ctx context.Context, o ForeignOptions, done *atomic.I
 					ns = rig.Namespace(r.targets[i/10%len(r.targets)])
 				}
 				if err := r.Writers.Create(ctx, &corev1.Secret{
-					ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("foreign-%06d", i), Labels: map[string]string{"owner": "another-client"}},
-					Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{"content": content},
+					ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("foreign-%06d", i),
+						Labels: map[string]string{"owner": "another-client"}},
+					Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"content": content},
 				}); err != nil {
 					return err
 				}

@@ -61,7 +61,8 @@ func TestCorrectionsAreReadFromTheJournal(t *testing.T) {
 			h.write(foreigner, 20*ms, "a", 2, 3, 0)
 			h.write(hub, 35*ms, "a", 3, 1, 0)
 		}, []float64{25}, nil, nil},
-		{"it is not undone", func(h *history) { h.write(foreigner, 10*ms, "a", 1, 2, 0) }, nil, []string{"configmaps a"}, nil},
+		{"it is not undone", func(h *history) { h.write(foreigner, 10*ms, "a", 1, 2, 0) }, nil, []string{"configmaps a"},
+			nil},
 		{"something else is written", func(h *history) {
 			h.write(foreigner, 10*ms, "a", 1, 2, 0)
 			h.write(hub, 35*ms, "a", 2, 3, 0)

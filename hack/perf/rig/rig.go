@@ -261,7 +261,7 @@ func (r *Rig) Log() string {
 	return r.Hub.LogTail()
 }
 
-// Say prints what happens, for a user who waits.
+// Say prints a line of progress, with the time since the start and the load of the machine.
 func (r *Rig) Say(format string, args ...any) {
 	fmt.Fprintf(r.options.Progress, "%7.1fs  load %s  %s\n", time.Since(r.began).Seconds(), figures.LoadOfMinute(figures.Load()), fmt.Sprintf(format, args...))
 }

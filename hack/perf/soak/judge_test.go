@@ -45,7 +45,8 @@ func TestWhatIsLeftBehindIsSeen(t *testing.T) {
 		{"and over half an hour", 37, time.Minute, func(s *rig.Resources, _ int) { s.Heap += events(*s, began, 300<<10) }, nil},
 		{"events come and go over a long run", 60, time.Minute, func(s *rig.Resources, _ int) { s.Heap += events(*s, began, 300<<10) }, nil},
 		{"many events come and go, and the run is no longer than it must", 40, time.Minute, func(s *rig.Resources, _ int) { s.Heap += events(*s, began.Add(4*time.Minute), 1<<20) }, nil},
-		{"too short to distinguish growth from events", 35, time.Minute, func(s *rig.Resources, round int) { s.Heap += int64(round) * 200 << 10 }, nil},
+		{"too short to distinguish growth from events", 35, time.Minute,
+			func(s *rig.Resources, round int) { s.Heap += int64(round) * 200 << 10 }, nil},
 		{"events come and go, and the heap grows besides", 60, time.Minute, func(s *rig.Resources, round int) {
 			s.Heap += events(*s, began, 300<<10) + int64(round)*visitors<<12
 		}, []string{"live heap, slope"}},

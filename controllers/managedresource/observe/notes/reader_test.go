@@ -118,7 +118,8 @@ func TestReaderReadsOnceAPause(t *testing.T) {
 	w.ask()
 	w.Eventually(w.reads.Load).Should(BeEquivalentTo(2))
 	w.says("no address", nil)
-	w.Eventually(func() int32 { w.clock.Step(notes.Pause); w.ask(); return w.notified.Load() }).Should(BeEquivalentTo(2), "the same text does not notify, and another text does")
+	w.Eventually(func() int32 { w.clock.Step(notes.Pause); w.ask(); return w.notified.Load() }).Should(BeEquivalentTo(2),
+		"the same text does not notify, and another text does")
 	note, _ = w.ask()
 	w.Expect(note).To(Equal(noted + "no address"))
 }

@@ -110,8 +110,10 @@ func TestH15_H17_EventsOfAnObject(t *testing.T) {
 		"becomes unhealthy for another reason": {
 			states: []string{down, strings.Replace(down, "'False'", "Unknown", 1)}, causes: []tracker.Cause{health, health},
 		},
-		"scaled by others":      {states: []string{strings.Replace(available, "replicas: 1", "replicas: 2", 1)}, causes: []tracker.Cause{health}},
-		"skipped and unhealthy": {states: []string{available + skipped, down + skipped, rolling + skipped}, causes: []tracker.Cause{health}},
+		"scaled by others": {states: []string{strings.Replace(available, "replicas: 1", "replicas: 2", 1)},
+			causes: []tracker.Cause{health}},
+		"skipped and unhealthy": {states: []string{available + skipped, down + skipped, rolling + skipped},
+			causes: []tracker.Cause{health}},
 		"custom resource becomes unready": {
 			kind:   [3]string{"example.com/v1", "Thing", things},
 			states: []string{"status: {conditions: [{type: Ready, status: 'False'}]}", "status: {conditions: [{type: Ready, status: 'False'}]}"},

@@ -111,7 +111,8 @@ func TestH05_AllObjectsOfAKindThatIsNotServedAreMissing(t *testing.T) {
 	// One that was just applied is of a kind that was just served.
 	key := inventory.KeyOf(l.refs[0])
 	l.Tracker.Accept(mr, key, tracker.Accepted{UID: "u", ResourceVersion: "1"})
-	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/two"+none), "what is wrong with others is reported meanwhile")
+	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/two"+none),
+		"what is wrong with others is reported meanwhile")
 	l.late = true
 	l.Expect(l.health()).To(HavePrefix("true False TreeMissing: Tree.example.org a/one" + none))
 }

@@ -114,10 +114,11 @@ func TestMR34_Responsibility(t *testing.T) {
 		leaving bool
 		await   string
 	}{
-		"our class, no finalizer":                       {mr: managedResource("one"), ours: true},
-		"our class by its other name":                   {mr: managedResource("one", class("resources")), ours: true},
-		"our class, our finalizer":                      {mr: managedResource("one", finalizers(own), marked), ours: true},
-		"our class, another finalizer":                  {mr: managedResource("one", finalizers("example.org/some")), ours: true},
+		"our class, no finalizer":     {mr: managedResource("one"), ours: true},
+		"our class by its other name": {mr: managedResource("one", class("resources")), ours: true},
+		"our class, our finalizer":    {mr: managedResource("one", finalizers(own), marked), ours: true},
+		"our class, another finalizer": {mr: managedResource("one", finalizers("example.org/some")),
+			ours: true},
 		"our class, foreign finalizer":                  {mr: managedResource("one", finalizers(foreign)), ours: true, await: foreign},
 		"our class, ours before the foreign one":        {mr: managedResource("one", finalizers(own, foreign), marked), ours: true, await: foreign},
 		"our class, the foreign one first":              {mr: managedResource("one", finalizers(foreign, own), marked), ours: true, await: foreign},

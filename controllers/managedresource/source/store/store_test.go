@@ -127,12 +127,13 @@ func TestLateInformerDoesNotHideAWriteWithoutAnswer(t *testing.T) {
 		unexecuted bool
 		asked      bool
 	}{
-		"the answer was lost":           {answer: errors.New("connection reset by peer"), asked: true},
-		"it was not sent":               {answer: errors.New("connection refused"), unexecuted: true, asked: true},
-		"the deadline passed":           {answer: context.DeadlineExceeded, asked: true},
-		"the server took too long":      {answer: apierrors.NewTimeoutError("late", 1), asked: true},
-		"the server failed":             {answer: apierrors.NewInternalError(errors.New("broken")), asked: true},
-		"another client wrote":          {answer: apierrors.NewConflict(gr, "b", errors.New("modified")), unexecuted: true, asked: true},
+		"the answer was lost":      {answer: errors.New("connection reset by peer"), asked: true},
+		"it was not sent":          {answer: errors.New("connection refused"), unexecuted: true, asked: true},
+		"the deadline passed":      {answer: context.DeadlineExceeded, asked: true},
+		"the server took too long": {answer: apierrors.NewTimeoutError("late", 1), asked: true},
+		"the server failed":        {answer: apierrors.NewInternalError(errors.New("broken")), asked: true},
+		"another client wrote": {answer: apierrors.NewConflict(gr, "b", errors.New("modified")), unexecuted: true,
+			asked: true},
 		"the server has too much to do": {answer: apierrors.NewTooManyRequestsError("later"), unexecuted: true},
 		"the server does not accept it": {answer: apierrors.NewBadRequest("nonsense"), unexecuted: true},
 		"the server does not permit it": {answer: apierrors.NewForbidden(gr, "b", errors.New("no")), unexecuted: true},
