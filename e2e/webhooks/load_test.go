@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,32 +24,32 @@ import (
 )
 
 // creators is how many pods of a target may be under way at a time, and pause the time between two: 50 pods a second
-// in both targets.
+// in all three targets.
 const (
 	creators = 10
-	pause    = 40 * time.Millisecond
+	pause    = 60 * time.Millisecond
 )
 
-// load creates pods in both targets.
+// load creates pods in all targets.
 type load struct {
 	*WithT
 	t       *testing.T
 	ctx     context.Context
 	name    string // of the namespace with the registrations
+	pod     corev1.PodSpec
 	created atomic.Int64
 
 	mu     sync.Mutex
 	faults []string
 }
 
-// newLoad registers both targets, and has their API servers call the hub for pods in kube-system, and refuse a pod if
-// they cannot. A call may take half a minute: no pod is to be refused because this machine is busy. The webhooks are
-// ones that read nothing of the target, since they wait for that for a second only.
+// newLoad registers all targets.
 func newLoad(t *testing.T) *load {
 	t.Helper()
-	l := &load{WithT: NewWithT(t), t: t, ctx: context.Background(), name: testbed.Namespace(t, nil, source)}
+	l := &load{WithT: NewWithT(t), t: t, ctx: context.Background(), name: testbed.Namespace(t, nil, source),
+		pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	t.Cleanup(l.clear)
-	for name, cluster := range map[string]*testbed.Cluster{"east": east, "west": west} {
+	for name, cluster := range targets {
 		l.Expect(source.Client.Create(l.ctx, testbed.Registration(l.name, name, cluster.Kubeconfig()))).To(Succeed())
 		err := cluster.Client.Create(l.ctx, &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "default"},
@@ -65,7 +66,7 @@ func (l *load) clear() {
 	}
 	material := metav1.ObjectMeta{Namespace: testbed.HubNamespace, Name: materialName}
 	l.Expect(client.IgnoreNotFound(source.Client.Delete(l.ctx, &corev1.Secret{ObjectMeta: material}))).To(Succeed())
-	for _, cluster := range []*testbed.Cluster{east, west} {
+	for _, cluster := range targets {
 		for _, kind := range []client.Object{
 			&admissionregistrationv1.MutatingWebhookConfiguration{},
 			&admissionregistrationv1.ValidatingWebhookConfiguration{},
@@ -87,18 +88,21 @@ func (l *load) material() map[string][]byte {
 	return secret.Data
 }
 
-// attach waits until both targets call the hub.
-func (l *load) attach() {
-	for _, name := range []string{"east", "west"} {
+// attach has the API servers of all targets call the hub for pods in kube-system, and refuse a pod if they cannot. A call
+// may take half a minute: no pod is to be refused because this machine is busy. The webhooks are ones that read nothing
+// of the target, since they wait for that for a second only, and others in JSON.
+func (l *load) attach(others ...string) {
+	for name := range targets {
 		tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: l.name, Name: name}}
-		patch := fmt.Appendf(nil, `{"spec":{"webhooks":{"registration":{"timeoutSeconds":30},
+		patch := fmt.Appendf(nil, `{"spec":{"webhooks":{"registration":{"timeoutSeconds":30,"combinePods":true},
 			"podSchedulerName":{"enabled":true,"mode":"Webhook","failurePolicy":"Fail","schedulerName":%q},
-			"seccompProfile":{"enabled":true,"mode":"Webhook","failurePolicy":"Fail"}}}}`, "packing-"+name)
+			"seccompProfile":{"enabled":true,"mode":"Webhook","failurePolicy":"Fail"}%s}}}`,
+			"packing-"+name, strings.Join(append([]string{""}, others...), ","))
 		l.Eventually(func() error { // the hub makes it in a moment
 			return source.Client.Patch(l.ctx, tc, client.RawPatch(types.MergePatchType, patch))
 		}).Should(Succeed())
 	}
-	for _, name := range []string{"east", "west"} {
+	for name := range targets {
 		l.Eventually(func() bool {
 			tc := &hubv1alpha1.TargetCluster{}
 			key := types.NamespacedName{Namespace: l.name, Name: name}
@@ -112,7 +116,7 @@ func (l *load) attach() {
 func (l *load) begin() (end func()) {
 	ctx, stop := context.WithCancel(l.ctx)
 	var work sync.WaitGroup
-	for name, cluster := range map[string]*testbed.Cluster{"east": east, "west": west} {
+	for name, cluster := range targets {
 		slots := make(chan struct{})
 		work.Go(func() {
 			defer close(slots)
@@ -156,12 +160,15 @@ func (l *load) begin() (end func()) {
 func (l *load) create(in *testbed.Cluster, scheduler string) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, GenerateName: "load-"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Spec:       *l.pod.DeepCopy(),
 	}
 	err := in.Client.Create(l.ctx, pod)
 	if err == nil && (pod.Spec.SchedulerName != scheduler || pod.Spec.SecurityContext.SeccompProfile == nil) {
 		err = fmt.Errorf("its scheduler is %q, and its security context %v",
 			pod.Spec.SchedulerName, pod.Spec.SecurityContext)
+	}
+	if err == nil && l.pod.ServiceAccountName != "" && len(pod.Spec.Volumes) != 1 {
+		err = fmt.Errorf("it has the volumes %v", pod.Spec.Volumes)
 	}
 	if err == nil {
 		l.created.Add(1)
@@ -183,10 +190,12 @@ func (l *load) awaitPods() {
 }
 
 // HUB-20: no pod is refused while one replica after the other is replaced, whichever of them leads.
-func TestRollingRestart(t *testing.T) {
-	l, s := newLoad(t), newService(t, "command")
+func TestRollingRestart(t *testing.T) { rollingRestart(newLoad(t)) }
+
+func rollingRestart(l *load, others ...string) {
+	s := newService(l.t, "command")
 	one, two := s.start(), s.start()
-	l.attach()
+	l.attach(others...)
 	end := l.begin()
 	l.awaitPods()
 	s.start()

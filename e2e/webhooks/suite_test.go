@@ -30,7 +30,10 @@ const (
 )
 
 // The control planes that all tests share.
-var source, east, west *testbed.Cluster
+var (
+	source  *testbed.Cluster
+	targets = map[string]*testbed.Cluster{}
+)
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(replicaEnv); mode != "" {
@@ -41,13 +44,14 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	clusters, err := testbed.StartSource(context.Background(), controlplane.Options{Name: "source"},
-		controlplane.Options{Name: "east"}, controlplane.Options{Name: "west"})
+		controlplane.Options{Name: "east"}, controlplane.Options{Name: "west"}, controlplane.Options{Name: "north"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer testbed.StopClusters(clusters...)
-	source, east, west = clusters[0], clusters[1], clusters[2]
+	source = clusters[0]
+	targets["east"], targets["west"], targets["north"] = clusters[1], clusters[2], clusters[3]
 	return m.Run()
 }
 
