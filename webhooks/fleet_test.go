@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -58,11 +59,11 @@ func BenchmarkFleet(b *testing.B) {
 // fleet is a server with the API servers that call it.
 type fleet struct {
 	*WithT
-	address  string
-	roots    *x509.CertPool
-	clients  []*http.Client
-	webhooks []admission.Webhook
-	bodies   [][]byte // of reviews, one for each webhook
+	address   string
+	authority []byte // in PEM
+	clients   []*http.Client
+	webhooks  []admission.Webhook
+	bodies    [][]byte // of reviews, one for each webhook
 }
 
 func fleetKey(i int) clustercache.ClusterKey {
@@ -79,6 +80,7 @@ func newFleet(b *testing.B, c reviews.Target, all []admission.Webhook) *fleet {
 	certified.StartTLS() // for its certificate
 	certificate, roots := certified.TLS.Certificates[0], x509.NewCertPool()
 	roots.AddCert(certified.Certificate())
+	f.authority = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw})
 	certified.Close()
 	target := server.Target{UID: "uid", Settings: c.Settings}
 	s, err := server.New(server.Options{
@@ -98,22 +100,25 @@ func newFleet(b *testing.B, c reviews.Target, all []admission.Webhook) *fleet {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(ctx) }()
 	f.Eventually(s.Addr).ShouldNot(BeNil())
-	f.address, f.roots = "https://"+s.Addr().String(), roots
+	f.address = "https://" + s.Addr().String()
 	for range fleetTargets {
-		f.clients = append(f.clients, f.newClient(b, 10))
+		f.clients = append(f.clients, newFleetClient(roots, 10))
 	}
-	b.Cleanup(func() { cancel(); f.Expect(<-ended).To(Succeed()) })
+	b.Cleanup(func() {
+		for _, client := range f.clients {
+			client.CloseIdleConnections()
+		}
+		cancel()
+		f.Expect(<-ended).To(Succeed())
+	})
 	return f
 }
 
-// newClient calls webhooks by HTTP/1.1, as API servers do, and keeps some connections.
-func (f *fleet) newClient(b *testing.B, kept int) *http.Client {
-	b.Helper()
-	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: f.roots, ServerName: "example.com"}, MaxIdleConnsPerHost: kept,
-	}
-	b.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+// newFleetClient calls webhooks by HTTP/1.1, as API servers do, and keeps some connections.
+func newFleetClient(roots *x509.CertPool, kept int) *http.Client {
+	return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"}, MaxIdleConnsPerHost: kept,
+	}}
 }
 
 var fleetSecret = []byte(strings.Repeat("k", 32))
