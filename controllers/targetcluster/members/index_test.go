@@ -60,7 +60,7 @@ func (i *informers) IndexField(_ context.Context, obj client.Object, field strin
 	return nil
 }
 
-// newIndex knows a lone target in each of the namespaces lone and garden, and four in the namespace crowd, of which two
+// newIndex knows a lone target in each of the namespaces lone and garden, and four in the namespace group, of which two
 // serve the classes of their names.
 func newIndex(g Gomega, mrs ...client.Object) (index *Index, clusters *fakeclusters.Cache) {
 	index = newIndexOver(g, func(c clustercache.ClusterCache) clustercache.ClusterCache {
@@ -76,14 +76,14 @@ func newIndexOver(g Gomega, wrap func(clustercache.ClusterCache) clustercache.Cl
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	}
 	source := &informers{scheme: newScheme(g), objects: append(mrs,
-		namespace("lone", map[string]string{"shoot": "true", "garden": "true"}), namespace("crowd", map[string]string{"shoot": "true"}),
+		namespace("lone", map[string]string{"shoot": "true", "garden": "true"}), namespace("group", map[string]string{"shoot": "true"}),
 		namespace("garden", nil), namespace("outside", nil),
 	)}
 	clusters := fakeclusters.New(nil)
 	for _, status := range []clustercache.Status{
-		{Cluster: target("lone/a")}, {Cluster: target("garden/virtual")}, {Cluster: target("crowd/a")}, {Cluster: target("crowd/b")},
-		{Cluster: target("crowd/second"), Labels: map[string]string{hubv1alpha1.ClassLabel: "second"}},
-		{Cluster: target("crowd/planned"), Labels: map[string]string{hubv1alpha1.ClassLabel: "planned"}},
+		{Cluster: target("lone/a")}, {Cluster: target("garden/virtual")}, {Cluster: target("group/a")}, {Cluster: target("group/b")},
+		{Cluster: target("group/second"), Labels: map[string]string{hubv1alpha1.ClassLabel: "second"}},
+		{Cluster: target("group/planned"), Labels: map[string]string{hubv1alpha1.ClassLabel: "planned"}},
 	} {
 		status.State, status.UID = clustercache.StateConnected, uidOf(status.Cluster)
 		clusters.SetStatus(status)
@@ -151,32 +151,32 @@ func TestWhoseAManagedResourceIs(t *testing.T) {
 	}{
 		"new, in a namespace with one target":          {mr("lone"), []string{"lone/a"}},
 		"by the other name of its class":               {mr("lone", class("resources")), []string{"lone/a"}},
-		"new, in a namespace with several":             {mr("crowd"), nil},
-		"new, and picks one":                           {mr("crowd", picks("b")), []string{"crowd/b"}},
-		"new, and picks one that serves another class": {mr("crowd", picks("second")), nil},
-		"new, of a class that one of several serves":   {mr("crowd", class("second")), []string{"crowd/second"}},
+		"new, in a namespace with several":             {mr("group"), nil},
+		"new, and picks one":                           {mr("group", picks("b")), []string{"group/b"}},
+		"new, and picks one that serves another class": {mr("group", picks("second")), nil},
+		"new, of a class that one of several serves":   {mr("group", class("second")), []string{"group/second"}},
 		"new, in a namespace without a target":         {mr("outside"), nil},
 		"of a class of another controller":             {mr("lone", class("foreign")), nil},
-		"of a dry run":                                 {mr("crowd", class("planned")), nil},
-		"of what was no dry run before": {mr("crowd", class("planned"), appliedTo("uid-of-crowd/planned")),
-			[]string{"crowd/planned"}},
-		"applied": {mr("crowd", appliedTo("uid-of-crowd/a")), []string{"crowd/a"}},
-		"applied, and picks another one now": {mr("crowd", appliedTo("uid-of-crowd/a"), picks("b")),
-			[]string{"crowd/a"}},
+		"of a dry run":                                 {mr("group", class("planned")), nil},
+		"of what was no dry run before": {mr("group", class("planned"), appliedTo("uid-of-group/planned")),
+			[]string{"group/planned"}},
+		"applied": {mr("group", appliedTo("uid-of-group/a")), []string{"group/a"}},
+		"applied, and picks another one now": {mr("group", appliedTo("uid-of-group/a"), picks("b")),
+			[]string{"group/a"}},
 		"applied, and of a class of another controller now": {mr("lone", appliedTo("uid-of-lone/a"),
 			class("foreign")), []string{"lone/a"}},
 		"applied to an unknown cluster":                             {mr("lone", appliedTo("what")), nil},
 		"applied to a cluster that is registered in another place":  {mr("outside", appliedTo("uid-of-lone/a")), nil},
 		"for the source, in a namespace with one target":            {mr("lone", class("seed")), []string{"(lone/a)"}},
 		"for the source, applied":                                   {mr("lone", class("seed"), appliedTo(source)), []string{"(lone/a)"}},
-		"for the source, in a namespace with several":               {mr("crowd", class("seed")), nil},
-		"for the source, and picks one":                             {mr("crowd", class("seed"), picks("b")), []string{"(crowd/b)"}},
+		"for the source, in a namespace with several":               {mr("group", class("seed")), nil},
+		"for the source, and picks one":                             {mr("group", class("seed"), picks("b")), []string{"(group/b)"}},
 		"for the source, in a namespace that is not selected":       {mr("garden", class("seed")), nil},
 		"for a fixed target":                                        {mr("lone", class("garden")), []string{"garden/virtual"}},
 		"for a fixed target, applied":                               {mr("lone", class("garden"), appliedTo("uid-of-garden/virtual")), []string{"garden/virtual"}},
 		"for a fixed target, still applied to another one":          {mr("lone", class("garden"), appliedTo("uid-of-lone/a")), nil},
-		"for a fixed target, from a namespace that is not selected": {mr("crowd", class("garden")), nil},
-		"says that it is in a fixed target, and is not selected": {mr("crowd", class("garden"),
+		"for a fixed target, from a namespace that is not selected": {mr("group", class("garden")), nil},
+		"says that it is in a fixed target, and is not selected": {mr("group", class("garden"),
 			appliedTo("uid-of-garden/virtual")), nil},
 		"applied to a fixed target of its namespace": {mr("garden", class("garden"),
 			appliedTo("uid-of-garden/virtual")), []string{"garden/virtual"}},
@@ -239,21 +239,21 @@ func TestRegistrationsAreListedOnceForAllManagedResources(t *testing.T) {
 	var mrs []client.Object
 	for i := range 10 {
 		for _, of := range []change{class("seed"), class("second"), class("")} {
-			one := mr("crowd", of)
+			one := mr("group", of)
 			one.Name = fmt.Sprint("mr-", len(mrs), "-", i)
 			mrs = append(mrs, one)
 		}
 	}
 	lists := 0
 	index := newIndexOver(g, func(c clustercache.ClusterCache) clustercache.ClusterCache { return counting{c, &lists} }, mrs...)
-	_, err := index.Of(context.Background(), target("crowd/a"), "", nil, false)
+	_, err := index.Of(context.Background(), target("group/a"), "", nil, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(lists).To(Equal(1))
 
 	lists = 0
-	after := mr("crowd", class("seed"))
+	after := mr("group", class("seed"))
 	after.Generation++
-	index.Concerned(mr("crowd", class("seed")), after, nil)
+	index.Concerned(mr("group", class("seed")), after, nil)
 	g.Expect(lists).To(Equal(1))
 
 	lists = 0
@@ -263,18 +263,18 @@ func TestRegistrationsAreListedOnceForAllManagedResources(t *testing.T) {
 }
 
 func TestWhoseAManagedResourceIsOfARegistrationThatIsThereTwice(t *testing.T) {
-	const uid = "uid-of-crowd/a"
+	const uid = "uid-of-group/a"
 	tests := map[string]struct {
 		mr   *resourcesv1alpha1.ManagedResource
 		want []string
 	}{
-		"of the class of one":         {mr("crowd", appliedTo(uid), class("second")), []string{"crowd/second"}},
-		"of the default class":        {mr("crowd", appliedTo(uid)), []string{"crowd/a", "crowd/b"}},
-		"which picks one":             {mr("crowd", appliedTo(uid), picks("b")), []string{"crowd/b"}},
-		"which picks another cluster": {mr("crowd", appliedTo(uid), class("second"), picks("c")), []string{"crowd/second"}},
-		"of a class that none serves": {mr("crowd", appliedTo(uid), class("planned")), []string{"crowd/a", "crowd/b", "crowd/second"}},
+		"of the class of one":         {mr("group", appliedTo(uid), class("second")), []string{"group/second"}},
+		"of the default class":        {mr("group", appliedTo(uid)), []string{"group/a", "group/b"}},
+		"which picks one":             {mr("group", appliedTo(uid), picks("b")), []string{"group/b"}},
+		"which picks another cluster": {mr("group", appliedTo(uid), class("second"), picks("c")), []string{"group/second"}},
+		"of a class that none serves": {mr("group", appliedTo(uid), class("planned")), []string{"group/a", "group/b", "group/second"}},
 	}
-	same := []clustercache.ClusterKey{target("crowd/a"), target("crowd/b"), target("crowd/second"), target("lone/a")}
+	same := []clustercache.ClusterKey{target("group/a"), target("group/b"), target("group/second"), target("lone/a")}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -360,8 +360,8 @@ func TestChangesThatConcernATarget(t *testing.T) {
 func TestMoveConcernsBothTargets(t *testing.T) {
 	g := NewWithT(t)
 	index, _ := newIndex(g)
-	g.Expect(index.Concerned(mr("crowd", picks("a")), mr("crowd", picks("b")), nil)).To(ConsistOf(target("crowd/a"), target("crowd/b")))
-	g.Expect(index.Concerned(mr("crowd", picks("a")), nil, nil)).To(ConsistOf(target("crowd/a")))
+	g.Expect(index.Concerned(mr("group", picks("a")), mr("group", picks("b")), nil)).To(ConsistOf(target("group/a"), target("group/b")))
+	g.Expect(index.Concerned(mr("group", picks("a")), nil, nil)).To(ConsistOf(target("group/a")))
 }
 
 func TestSelectorThatIsNone(t *testing.T) {
