@@ -61,9 +61,7 @@ func (p place) hostile(name string, f interceptor) *hostile {
 	}))
 	server.EnableHTTP2 = true
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients leave whenever they like
-	server.StartTLS()
-	p.t.Cleanup(server.Close)
-	p.t.Cleanup(server.CloseClientConnections)
+	p.t.Cleanup(testbed.Serve(server))
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	kubeconfig, err := testbed.TokenKubeconfig(server.URL, ca)
 	p.Expect(err).NotTo(HaveOccurred())

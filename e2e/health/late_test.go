@@ -61,11 +61,7 @@ func newRelay(t *testing.T, cluster *testbed.Cluster) *relay {
 	}
 	r.server = httptest.NewUnstartedServer(proxy)
 	r.server.EnableHTTP2 = true
-	r.server.StartTLS()
-	t.Cleanup(func() {
-		r.server.CloseClientConnections()
-		r.server.Close()
-	})
+	t.Cleanup(testbed.Serve(r.server))
 	return r
 }
 

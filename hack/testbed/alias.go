@@ -21,6 +21,7 @@ import (
 // different clusters. In all else it is the same one. It passes tokens on, and no certificates of clients.
 type Alias struct {
 	server *httptest.Server
+	stop   func()
 	ca     []byte
 }
 
@@ -49,7 +50,7 @@ func StartAlias(config *rest.Config, uid types.UID) (*Alias, error) {
 	a.server.Config.ErrorLog = silent
 	a.server.EnableHTTP2 = true
 	a.server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	a.server.StartTLS()
+	a.stop = Serve(a.server)
 	a.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})
 	return a, nil
 }
@@ -67,7 +68,4 @@ func (a *Alias) Through(kubeconfig []byte) []byte {
 }
 
 // Stop ends the alias with its connections.
-func (a *Alias) Stop() {
-	a.server.CloseClientConnections()
-	a.server.Close()
-}
+func (a *Alias) Stop() { a.stop() }

@@ -26,6 +26,7 @@ type Impostor struct {
 	Kubeconfig, Intruder []byte
 
 	server    *httptest.Server
+	stop      func()
 	claims    atomic.Value // types.UID
 	discovery http.Handler
 }
@@ -57,7 +58,7 @@ func StartImpostor(config *rest.Config) (*Impostor, error) {
 	i.claims.Store(types.UID("impostor"))
 	i.server = httptest.NewUnstartedServer(i)
 	i.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients may disconnect at any time
-	i.server.StartTLS()
+	i.stop = Serve(i.server)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.server.Certificate().Raw})
 	if i.Kubeconfig, err = TokenKubeconfig(i.server.URL, ca); err != nil {
 		return nil, err
@@ -74,10 +75,7 @@ func StartImpostor(config *rest.Config) (*Impostor, error) {
 func (i *Impostor) Claim(uid types.UID) { i.claims.Store(uid) }
 
 // Stop ends it.
-func (i *Impostor) Stop() {
-	i.server.CloseClientConnections()
-	i.server.Close()
-}
+func (i *Impostor) Stop() { i.stop() }
 
 // TokenKubeconfig is a kubeconfig for a server, with a token that no real API server takes.
 func TokenKubeconfig(server string, ca []byte) ([]byte, error) {
