@@ -85,6 +85,7 @@ func newWorld(ctx context.Context, prefix string, all [clusters]*testbed.Cluster
 			return nil, fmt.Errorf("creating a registration: %w", err)
 		}
 	}
+	//nolint:contextcheck // what it serves ends when it is stopped
 	if err := w.newHostile(rest.CopyConfig(all[west].RESTConfig())); err != nil {
 		return nil, err
 	}
