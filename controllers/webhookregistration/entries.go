@@ -72,12 +72,8 @@ type entry struct {
 
 // entries returns those of mutating or of validating webhooks.
 func (r *registration) entries(validating bool) (all []entry) {
-	webhooks := r.webhooks
-	if own := r.settings.Registration; own != nil && ptr.Deref(own.CombinePods, false) {
-		webhooks = admission.Combined(webhooks, r.settings)
-	}
-	for i := range webhooks {
-		webhook := &webhooks[i]
+	for i := range r.webhooks {
+		webhook := &r.webhooks[i]
 		if webhook.Validating != validating || !webhook.Enabled(r.settings) {
 			continue
 		}

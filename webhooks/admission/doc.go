@@ -14,9 +14,6 @@
 // A Webhook is a Handler with its name, its path and the entries of the configurations that targets get for it
 // (controllers/webhookregistration). Selectors and match conditions spare calls that would change nothing.
 //
-// Combine makes one Webhook of several, so that a pod takes one call for all of them. It evaluates the object selectors
-// of each, since the API server evaluates those of the combined entry only.
-//
 // # Errors
 //
 // A handler distinguishes what it refuses (Response.Denied) from what failed (an error). For the latter, the server

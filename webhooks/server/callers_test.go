@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
-	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/routes"
@@ -61,39 +60,6 @@ func TestWhoseCallItIs(t *testing.T) {
 	}
 	put := func(r *http.Request) { r.Method = http.MethodPut }
 	b.Expect(b.post(fails, review("v1", "{}"), put)).To(HaveField("Status", 405))
-}
-
-// HUB-22: a path can be that of several webhooks, each of which is called.
-func TestPathsOfSeveralWebhooks(t *testing.T) {
-	b := newBench(t, func(o *server.Options) {
-		second, validating := o.Webhooks[0], o.Webhooks[0]
-		second.Name, second.Path = "second", "second"
-		validating.Name, validating.Path, validating.Validating = "validating", "validating", true
-		o.Webhooks = append(o.Webhooks, second, validating)
-		for i := range o.Webhooks {
-			o.Webhooks[i].Registration = admission.One(func(*hubv1alpha1.TargetWebhooks) admission.Entry {
-				return admission.Entry{}
-			})
-		}
-	})
-	called := b.calls()
-	for path, status := range map[string]int{
-		"test.second": 200, "second.test": 200, "test.": 404, ".test": 404, ".": 404, "test.test": 404, "test.second.test": 404,
-		"test.validating": 404, "validating.second": 404, "test.none": 404, "test." + strings.Repeat("second.", 50): 404,
-	} {
-		before := called()
-		path := routes.Route{Target: keyA, UID: "uid-a", Webhook: path}.Path(key)
-		b.Expect(b.post(path, review("v1", "{}"))).To(HaveField("Status", status), path)
-		want := 0
-		if status == http.StatusOK {
-			want = 2
-		}
-		b.Expect(called()-before).To(Equal(want), path)
-	}
-	o := b.options
-	o.Webhooks = []admission.Webhook{{Name: "dotted", Path: "a.b"}}
-	_, err := server.New(o)
-	b.Expect(err).To(MatchError(ContainSubstring("dotted")))
 }
 
 // HUB-2: where each target has a name of a host of its own, path and name have to agree.

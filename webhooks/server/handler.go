@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +69,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &call{Route: route, server: s, certified: caller != "", began: s.Clock.Now()}
-	webhook, extra := s.webhook(route.Webhook), s.Extras[route.Webhook]
+	webhook, extra := s.webhooks[route.Webhook], s.Extras[route.Webhook]
 	switch {
 	case route.Webhook == ReachedPath:
 		c.name = ReachedPath
@@ -116,28 +115,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		c.reached(w, r)
 	}
-}
-
-// webhook returns what a path is that of: one webhook, or several that are called at once (HUB-22). Nil: none.
-func (s *Server) webhook(path string) *admission.Webhook {
-	if one := s.webhooks[path]; one != nil {
-		return one
-	}
-	paths := strings.Split(path, admission.CombinedSeparator)
-	if len(paths) == 1 || len(paths) > len(s.webhooks) {
-		return nil
-	}
-	var members []admission.Webhook
-	for i, path := range paths {
-		member := s.webhooks[path]
-		// A target can ask for any webhooks, but for none of them twice.
-		if member == nil || member.Validating || slices.Contains(paths[:i], path) {
-			return nil
-		}
-		members = append(members, *member)
-	}
-	combined := admission.Combine(members...)
-	return &combined
 }
 
 // reached answers that the hub was reached.

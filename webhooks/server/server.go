@@ -127,10 +127,6 @@ func New(o Options) (*Server, error) {
 			// One that serves several entries, such as those of a mutating and of a validating configuration.
 			return nil, fmt.Errorf("webhooks %s and %s have the same path", same.Name, webhook.Name)
 		}
-		if strings.Contains(webhook.Path, admission.CombinedSeparator) {
-			return nil, fmt.Errorf("webhook %s: its path %q has a %q, which separates paths", webhook.Name, webhook.Path,
-				admission.CombinedSeparator)
-		}
 		s.webhooks[webhook.Path] = webhook
 	}
 	for path := range o.Extras {
