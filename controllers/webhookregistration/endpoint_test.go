@@ -5,9 +5,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/routes"
 )
 
@@ -52,5 +55,37 @@ func TestHowTargetsCallTheHub(t *testing.T) {
 				}))
 			g.Expect(service.Path).To(BeNil(), "the configuration is shared by all targets")
 		})
+	}
+}
+
+// CMN-17: an API server takes what is written, whether the target has a namespace or is the source.
+func TestAPIServersAcceptHowTheHubIsCalled(t *testing.T) {
+	b := newBench(t, nil)
+	rules := []admissionregistrationv1.RuleWithOperations{
+		admission.Rule("", "v1", "pods", admissionregistrationv1.Create),
+	}
+	for _, namespace := range []string{"shoot--a", ""} {
+		for name, endpoint := range map[string]Endpoint{
+			"url":     {URL: "https://hub.example.org/webhooks"},
+			"host":    {URL: "https://{target}.example.org"},
+			"service": {Service: &admissionregistrationv1.ServiceReference{Namespace: "kube-system", Name: "trellis"}},
+		} {
+			for _, ignored := range []bool{false, true} {
+				route := routes.Route{
+					Target: clustercache.ClusterKey{Namespace: namespace, Name: "a.b"}, UID: "0b4c7d1e-55aa-4a3e-9b0e-3f2d8f1c6a7b",
+					Webhook: "seccomp-profile", Ignored: ignored,
+				}
+				configuration := &admissionregistrationv1.MutatingWebhookConfiguration{
+					ObjectMeta: metav1.ObjectMeta{Name: name},
+					Webhooks: []admissionregistrationv1.MutatingWebhook{{
+						Name: "test.example.org", Rules: rules, AdmissionReviewVersions: []string{"v1"},
+						SideEffects:  ptr.To(admissionregistrationv1.SideEffectClassNone),
+						ClientConfig: endpoint.to(route, []byte("key"), nil),
+					}},
+				}
+				b.Expect(shared.B.Client.Create(b.ctx, configuration, client.DryRunAll)).To(Succeed(), "%s %q %t", name,
+					namespace, ignored)
+			}
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -536,13 +535,10 @@ func (r *reconciler) reach(ctx context.Context, target *multicluster.Target) err
 	return withoutCodes(err)
 }
 
-// code matches the secret part of the paths of calls, which API servers repeat in messages.
-var code = regexp.MustCompile(`\.[A-Za-z0-9_-]{43}/`)
-
 // redacted is an error without the codes of paths: API servers repeat what they do not accept.
 type redacted struct{ error }
 
-func (r redacted) Error() string { return code.ReplaceAllString(r.error.Error(), ".(code)/") }
+func (r redacted) Error() string { return routes.WithoutCodes(r.error.Error()) }
 func (r redacted) Unwrap() error { return r.error }
 
 func withoutCodes(err error) error { return errors.New(untrusted.Message(redacted{err}.Error())) }

@@ -6,8 +6,9 @@
 //
 //	/<namespace of the registration>/<its name>/<UID of the cluster>.<code>/<webhook>[/ignore]
 //
-// with _ as the namespace of the source cluster. The code is an HMAC-SHA256 over the first three, with a key that only
-// replicas of the hub have. It proves that the hub itself has made the path, for this registration and this cluster: no
+// with no.namespace as the namespace of the source cluster. All parts are DNS subdomains: API servers accept nothing
+// else in the path of a Service. The code is an HMAC-SHA256 over the first three, with a key that only replicas of the
+// hub have. It proves that the hub itself has made the path, for this registration and this cluster: no
 // state is needed to verify it, so a target is recognised by a replica that has just started, and even after its
 // registration is gone. A path that ends with /ignore is that of an entry whose failure policy is Ignore; the server
 // has to answer differently there if something fails.

@@ -4,7 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/base64"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// source stands for the namespace of targets that have none. No namespace can have this name.
-	source = "_"
+	// source stands for the namespace of targets that have none. No namespace can have this name, since it has a dot.
+	source = "no.namespace"
 	// ignore is the last part of paths of entries whose failure policy is Ignore.
 	ignore = "ignore"
 	// maxPath bounds the length of a path in bytes.
@@ -55,7 +55,7 @@ func (r Route) code(key []byte) string {
 		mac.Write([]byte(part))
 		mac.Write([]byte{0}) // which none of them can contain
 	}
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+	return encoding.EncodeToString(mac.Sum(nil))
 }
 
 // Claimed is a route as a path has it, which may be a forged one.
@@ -117,8 +117,14 @@ func (c Claimed) Proven(caller types.UID) (Route, bool) {
 	return c.route, true
 }
 
-// encoding is that of names of hosts.
+// encoding is that of codes and of names of hosts. API servers want lower case in paths of Services, too.
 var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+// codes matches the secret parts of paths.
+var codes = regexp.MustCompile(`\.[0-9a-v]{52}/`)
+
+// WithoutCodes replaces the secret parts of paths in a text, such as a message of an API server, which repeats them.
+func WithoutCodes(text string) string { return codes.ReplaceAllString(text, ".(code)/") }
 
 // Label is what stands for a target in the names of hosts, where each target has one of its own. It reveals nothing.
 func Label(target clustercache.ClusterKey, uid types.UID) string {
