@@ -98,8 +98,8 @@ func runRotating(ctx context.Context) error {
 	return app.Run(ctx, app.Options{
 		Config: config, Source: access, Logger: zapr.NewLogger(log),
 		Certificates: func(o *certificates.Options) {
-			o.Renewal, o.Overlap = time.Second, 8*time.Second
-			o.Poll, o.Check, o.Spread = 200*time.Millisecond, 200*time.Millisecond, 8*time.Second
+			o.Renewal, o.Overlap = time.Second, 20*time.Second
+			o.Poll, o.Check, o.Spread = 200*time.Millisecond, 200*time.Millisecond, 20*time.Second
 		},
 	})
 }
