@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
 )
 
@@ -155,12 +154,7 @@ func TestTargetThatFailsAllCallsButProbesIsNotCalled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// No time passes for probes: one that a failed call starts may share the socket that is reset, and then
 			// the connection is lost.
-			clock := clocktesting.NewFakeClock(time.Now())
-			target := simulatedFleet(t, fleetsim.Options{Targets: 1})[0]
-			h := start(t, Options{Clock: clock})
-			key := h.register(target.Name(), target.Kubeconfig())
-			h.pass(clock, 0, key)
-			h.expectState(key, StateConnected)
+			h, target, key := simulated(t, Options{Clock: clocktesting.NewFakeClock(time.Now())})
 			c := h.writer(key)
 			h.Expect(write(t.Context(), c, "one", "x")).To(Succeed())
 			f.Match = fault.Match{Resources: []string{"configmaps"}}

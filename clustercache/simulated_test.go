@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/trellis-hub/trellis/hack/fleetsim"
 	"github.com/trellis-hub/trellis/hack/fleetsim/fault"
@@ -30,6 +31,9 @@ func simulated(t *testing.T, options Options) (*hub, *fleetsim.Target, ClusterKe
 	target := simulatedFleet(t, fleetsim.Options{Targets: 1})[0]
 	h := start(t, options)
 	key := h.register(target.Name(), target.Kubeconfig())
+	if clock, fake := options.Clock.(*clocktesting.FakeClock); fake {
+		h.pass(clock, 0, key) // a timer of no time at all waits for that, too
+	}
 	h.expectState(key, StateConnected)
 	return h, target, key
 }

@@ -43,8 +43,8 @@ func (hanging) ServiceAccount(ctx context.Context, _ types.NamespacedName) (*cor
 
 // BenchmarkNeighbours measures what the fleet gets while another target floods the hub, or does not answer it, and
 // without that. The flood is five times what a target may send. It comes from a process of its own that gets only the
-// processor time that is left, since a target has other processors than the hub. The same flood is also sent to a second
-// hub: what it costs the fleet then is no fault of the limits.
+// processor time that is left, since a target has other processors than the hub. The same flood is also sent to a
+// second hub: what it costs the fleet then is no fault of the limits.
 func BenchmarkNeighbours(b *testing.B) {
 	c := ofSamples(b)
 	var all []admission.Webhook
@@ -107,8 +107,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// flood has a target send reviews of its pods at a rate, whatever becomes of them, until end is called, which counts the
-// answers by their HTTP status.
+// flood has a target send reviews of its pods at a rate, whatever becomes of them, until the benchmark ends or end is
+// called, which counts the answers by their HTTP status.
 func (f *fleet) flood(b *testing.B, target clustercache.ClusterKey, rate int) (end func() (statuses map[int]int)) {
 	b.Helper()
 	// The first webhook reads the ServiceAccount.
@@ -121,13 +121,15 @@ func (f *fleet) flood(b *testing.B, target clustercache.ClusterKey, rate int) (e
 	output, err := command.StdoutPipe()
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(command.Start()).To(Succeed())
+	wait := sync.OnceValue(command.Wait)
+	b.Cleanup(func() { _ = input.Close(); _ = wait() })
 	f.Expect(json.NewEncoder(input).Encode(flood{
 		URL: f.address + route.Path(fleetSecret), Authority: f.authority, Body: f.bodies[0], Rate: rate,
 	})).To(Succeed())
 	return func() (statuses map[int]int) {
 		f.Expect(input.Close()).To(Succeed())
 		f.Expect(json.NewDecoder(output).Decode(&statuses)).To(Succeed())
-		f.Expect(command.Wait()).To(Succeed())
+		f.Expect(wait()).To(Succeed())
 		return statuses
 	}
 }

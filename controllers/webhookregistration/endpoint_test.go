@@ -1,6 +1,7 @@
 package webhookregistration
 
 import (
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -10,8 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/webhooks"
 	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/routes"
+	"github.com/trellis-hub/trellis/webhooks/server"
 )
 
 // CMN-17: targets call the hub by an URL, or by a Service of their own, at the path of the route.
@@ -64,28 +67,29 @@ func TestAPIServersAcceptHowTheHubIsCalled(t *testing.T) {
 	rules := []admissionregistrationv1.RuleWithOperations{
 		admission.Rule("", "v1", "pods", admissionregistrationv1.Create),
 	}
+	paths := []string{server.ReachedPath}
+	for _, webhook := range webhooks.All(nil) {
+		paths = append(paths, webhook.Path)
+	}
 	for _, namespace := range []string{"shoot--a", ""} {
 		for name, endpoint := range map[string]Endpoint{
 			"url":     {URL: "https://hub.example.org/webhooks"},
 			"host":    {URL: "https://{target}.example.org"},
 			"service": {Service: &admissionregistrationv1.ServiceReference{Namespace: "kube-system", Name: "trellis"}},
 		} {
-			for _, ignored := range []bool{false, true} {
+			configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			for i, path := range paths {
 				route := routes.Route{
-					Target: clustercache.ClusterKey{Namespace: namespace, Name: "a.b"}, UID: "0b4c7d1e-55aa-4a3e-9b0e-3f2d8f1c6a7b",
-					Webhook: "seccomp-profile", Ignored: ignored,
+					Target: clustercache.ClusterKey{Namespace: namespace, Name: "a.b"}, Webhook: path, Ignored: i%2 == 0,
+					UID: "0b4c7d1e-55aa-4a3e-9b0e-3f2d8f1c6a7b",
 				}
-				configuration := &admissionregistrationv1.MutatingWebhookConfiguration{
-					ObjectMeta: metav1.ObjectMeta{Name: name},
-					Webhooks: []admissionregistrationv1.MutatingWebhook{{
-						Name: "test.example.org", Rules: rules, AdmissionReviewVersions: []string{"v1"},
-						SideEffects:  ptr.To(admissionregistrationv1.SideEffectClassNone),
-						ClientConfig: endpoint.to(route, []byte("key"), nil),
-					}},
-				}
-				b.Expect(shared.B.Client.Create(b.ctx, configuration, client.DryRunAll)).To(Succeed(), "%s %q %t", name,
-					namespace, ignored)
+				configuration.Webhooks = append(configuration.Webhooks, admissionregistrationv1.MutatingWebhook{
+					Name: fmt.Sprintf("test-%d.example.org", i), Rules: rules, AdmissionReviewVersions: []string{"v1"},
+					SideEffects:  ptr.To(admissionregistrationv1.SideEffectClassNone),
+					ClientConfig: endpoint.to(route, []byte("key"), nil),
+				})
 			}
+			b.Expect(shared.B.Client.Create(b.ctx, configuration, client.DryRunAll)).To(Succeed(), "%s %q", name, namespace)
 		}
 	}
 }

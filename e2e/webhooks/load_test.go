@@ -88,9 +88,9 @@ func (l *load) material() map[string][]byte {
 	return secret.Data
 }
 
-// attach has the API servers of all targets call the hub for pods in kube-system, and refuse a pod if they cannot. A call
-// may take half a minute: no pod is to be refused because this machine is busy. The webhooks are ones that read nothing
-// of the target, since they wait for that for a second only, and others in JSON.
+// attach has the API servers of all targets call the hub for pods in kube-system, and refuse a pod if they cannot. A
+// call may take half a minute: no pod is to be refused because this machine is busy. The two webhooks read nothing of
+// the target, since they would wait for that for a second only. others are settings of more webhooks, in JSON.
 func (l *load) attach(others ...string) {
 	for name := range targets {
 		tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: l.name, Name: name}}

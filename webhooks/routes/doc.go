@@ -8,9 +8,9 @@
 //
 // with no.namespace as the namespace of the source cluster. All parts are DNS subdomains: API servers accept nothing
 // else in the path of a Service. The code is an HMAC-SHA256 over the first three, with a key that only replicas of the
-// hub have. It proves that the hub itself has made the path, for this registration and this cluster: no
-// state is needed to verify it, so a target is recognised by a replica that has just started, and even after its
-// registration is gone. A path that ends with /ignore is that of an entry whose failure policy is Ignore; the server
+// hub have. It proves that the hub itself has made the path, for this registration and this cluster: no state is needed
+// to verify it, so a target is recognised by a replica that has just started, and even after its registration is gone.
+// A path that ends with /ignore is that of an entry whose failure policy is Ignore; the server
 // has to answer differently there if something fails.
 //
 // A path without a code, /<namespace>/<name>/<UID>/<webhook>, is for callers that prove with a client certificate which

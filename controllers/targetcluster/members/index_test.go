@@ -76,12 +76,14 @@ func newIndexOver(g Gomega, wrap func(clustercache.ClusterCache) clustercache.Cl
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	}
 	source := &informers{scheme: newScheme(g), objects: append(mrs,
-		namespace("lone", map[string]string{"shoot": "true", "garden": "true"}), namespace("group", map[string]string{"shoot": "true"}),
+		namespace("lone", map[string]string{"shoot": "true", "garden": "true"}),
+		namespace("group", map[string]string{"shoot": "true"}),
 		namespace("garden", nil), namespace("outside", nil),
 	)}
 	clusters := fakeclusters.New(nil)
 	for _, status := range []clustercache.Status{
-		{Cluster: target("lone/a")}, {Cluster: target("garden/virtual")}, {Cluster: target("group/a")}, {Cluster: target("group/b")},
+		{Cluster: target("lone/a")}, {Cluster: target("garden/virtual")},
+		{Cluster: target("group/a")}, {Cluster: target("group/b")},
 		{Cluster: target("group/second"), Labels: map[string]string{hubv1alpha1.ClassLabel: "second"}},
 		{Cluster: target("group/planned"), Labels: map[string]string{hubv1alpha1.ClassLabel: "planned"}},
 	} {
@@ -165,13 +167,15 @@ func TestWhoseAManagedResourceIs(t *testing.T) {
 			[]string{"group/a"}},
 		"applied, and of a class of another controller now": {mr("lone", appliedTo("uid-of-lone/a"),
 			class("foreign")), []string{"lone/a"}},
-		"applied to an unknown cluster":                             {mr("lone", appliedTo("what")), nil},
-		"applied to a cluster that is registered in another place":  {mr("outside", appliedTo("uid-of-lone/a")), nil},
-		"for the source, in a namespace with one target":            {mr("lone", class("seed")), []string{"(lone/a)"}},
-		"for the source, applied":                                   {mr("lone", class("seed"), appliedTo(source)), []string{"(lone/a)"}},
-		"for the source, in a namespace with several":               {mr("group", class("seed")), nil},
-		"for the source, and picks one":                             {mr("group", class("seed"), picks("b")), []string{"(group/b)"}},
-		"for the source, in a namespace that is not selected":       {mr("garden", class("seed")), nil},
+		"applied to an unknown cluster":                            {mr("lone", appliedTo("what")), nil},
+		"applied to a cluster that is registered in another place": {mr("outside", appliedTo("uid-of-lone/a")), nil},
+		"for the source, in a namespace with one target":           {mr("lone", class("seed")), []string{"(lone/a)"}},
+		"for the source, applied": {mr("lone", class("seed"), appliedTo(source)),
+			[]string{"(lone/a)"}},
+		"for the source, in a namespace with several": {mr("group", class("seed")), nil},
+		"for the source, and picks one": {mr("group", class("seed"), picks("b")),
+			[]string{"(group/b)"}},
+		"for the source, in a namespace that is not selected": {mr("garden", class("seed")), nil},
 		"for a fixed target":                                        {mr("lone", class("garden")), []string{"garden/virtual"}},
 		"for a fixed target, applied":                               {mr("lone", class("garden"), appliedTo("uid-of-garden/virtual")), []string{"garden/virtual"}},
 		"for a fixed target, still applied to another one":          {mr("lone", class("garden"), appliedTo("uid-of-lone/a")), nil},
@@ -272,7 +276,8 @@ func TestWhoseAManagedResourceIsOfARegistrationThatIsThereTwice(t *testing.T) {
 		"of the default class":        {mr("group", appliedTo(uid)), []string{"group/a", "group/b"}},
 		"which picks one":             {mr("group", appliedTo(uid), picks("b")), []string{"group/b"}},
 		"which picks another cluster": {mr("group", appliedTo(uid), class("second"), picks("c")), []string{"group/second"}},
-		"of a class that none serves": {mr("group", appliedTo(uid), class("planned")), []string{"group/a", "group/b", "group/second"}},
+		"of a class that none serves": {mr("group", appliedTo(uid), class("planned")),
+			[]string{"group/a", "group/b", "group/second"}},
 	}
 	same := []clustercache.ClusterKey{target("group/a"), target("group/b"), target("group/second"), target("lone/a")}
 	for name, test := range tests {
@@ -360,7 +365,8 @@ func TestChangesThatConcernATarget(t *testing.T) {
 func TestMoveConcernsBothTargets(t *testing.T) {
 	g := NewWithT(t)
 	index, _ := newIndex(g)
-	g.Expect(index.Concerned(mr("group", picks("a")), mr("group", picks("b")), nil)).To(ConsistOf(target("group/a"), target("group/b")))
+	g.Expect(index.Concerned(mr("group", picks("a")), mr("group", picks("b")), nil)).To(
+		ConsistOf(target("group/a"), target("group/b")))
 	g.Expect(index.Concerned(mr("group", picks("a")), nil, nil)).To(ConsistOf(target("group/a")))
 }
 
