@@ -91,6 +91,10 @@ func TestAnswersContainNothingOfOtherTargets(t *testing.T) {
 		return ""
 	}
 	all := webhooks.All(ofTarget{}) // they are shared by all targets, as in a hub
+	combined, is := admission.CombinedAt("runtime.mount-projected-service-account-token.pod-scheduler-name."+
+		"kubernetes-service-host.system-components-config", all)
+	g.Expect(is).To(BeTrue())
+	all = append(all, combined)
 	own := make([]map[string]bool, len(targets))
 	faults := make([]string, len(targets))
 	var work sync.WaitGroup
@@ -123,6 +127,7 @@ func TestAnswersContainNothingOfOtherTargets(t *testing.T) {
 		for _, name := range []string{
 			"high-availability-config", "pod-scheduler-name", "kubernetes-service-host",
 			"pod-kube-apiserver-load-balancing", "system-components-config", "crd-deletion-protection",
+			"combined-projected-token-mount",
 		} {
 			g.Expect(own[i]).To(HaveKeyWithValue(name, true), "or the test shows nothing")
 		}

@@ -115,13 +115,22 @@ func ofSamples(t testing.TB) reviews.Target {
 	}
 }
 
+// mutating are the webhooks of a target that change objects, and combined ones.
+func mutating(c reviews.Target) (all []admission.Webhook) {
+	names := map[string]bool{}
+	for _, w := range append(webhooks.All(nil), admission.Combined(webhooks.All(nil), &c.Settings)...) {
+		if !w.Validating && w.Enabled(&c.Settings) && !names[w.Name] {
+			names[w.Name] = true
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
 func eachMutating(t *testing.T, do func(*testing.T, admission.Webhook)) {
 	t.Helper()
-	c := ofSamples(t)
-	for _, w := range webhooks.All(nil) {
-		if !w.Validating && w.Enabled(&c.Settings) {
-			t.Run(w.Name, func(t *testing.T) { do(t, w) })
-		}
+	for _, w := range mutating(ofSamples(t)) {
+		t.Run(w.Name, func(t *testing.T) { do(t, w) })
 	}
 }
 
@@ -198,10 +207,7 @@ func multiply(tree map[string]any, n int) {
 
 func BenchmarkHandlers(b *testing.B) {
 	c := ofSamples(b)
-	for _, w := range webhooks.All(nil) {
-		if w.Validating || !w.Enabled(&c.Settings) {
-			continue
-		}
+	for _, w := range mutating(c) {
 		b.Run(w.Name, func(b *testing.B) {
 			request := c.Request(b, sample(w, 2))
 			b.ReportAllocs()

@@ -9,7 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/webhooks"
 	"github.com/trellis-hub/trellis/webhooks/admission"
@@ -71,6 +73,17 @@ func TestAPIServersAcceptHowTheHubIsCalled(t *testing.T) {
 	for _, webhook := range webhooks.All(nil) {
 		paths = append(paths, webhook.Path)
 	}
+	settings := hubv1alpha1.TargetWebhooks{}
+	b.Expect(yaml.Unmarshal([]byte(`{projectedTokenMount: {enabled: true}, podSchedulerName: {enabled: true},
+		seccompProfile: {enabled: true}, podKubeAPIServerLoadBalancing: {enabled: true},
+		systemComponentsConfig: {enabled: true}, podTopologySpreadConstraints: {enabled: true}}`), &settings)).To(Succeed())
+	settings.SetDefaults(hubv1alpha1.WebhookScopeRuntime)
+	for _, webhook := range admission.Combined(webhooks.All(nil), &settings) {
+		if len(admission.PathsIn(webhook.Path)) > 1 {
+			paths = append(paths, webhook.Path)
+		}
+	}
+	b.Expect(len(paths)).To(BeNumerically(">", len(webhooks.All(nil))+1), "none is combined")
 	for _, namespace := range []string{"shoot--a", ""} {
 		for name, endpoint := range map[string]Endpoint{
 			"url":     {URL: "https://hub.example.org/webhooks"},

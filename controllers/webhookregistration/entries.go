@@ -3,6 +3,7 @@ package webhookregistration
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -46,9 +47,20 @@ func (e Endpoint) to(route routes.Route, key, bundle []byte) admissionregistrati
 		config.Service = &service
 		return config
 	}
-	url := strings.ReplaceAll(e.URL, "{target}", routes.Label(route.Target, route.UID))
-	config.URL = ptr.To(strings.TrimSuffix(url, "/") + path)
+	base := strings.ReplaceAll(e.URL, "{target}", routes.Label(route.Target, route.UID))
+	config.URL = ptr.To(strings.TrimSuffix(base, "/") + path)
 	return config
+}
+
+// pathsOf returns the paths of the webhooks that an entry is for.
+func pathsOf(config *admissionregistrationv1.WebhookClientConfig) []string {
+	path := ""
+	if config.Service != nil {
+		path = ptr.Deref(config.Service.Path, "")
+	} else if parsed, err := url.Parse(ptr.Deref(config.URL, "")); err == nil {
+		path = parsed.Path
+	}
+	return admission.PathsIn(routes.WebhookOf(path))
 }
 
 // registration is what the configurations of a target are made of.
@@ -72,8 +84,12 @@ type entry struct {
 
 // entries returns those of mutating or of validating webhooks.
 func (r *registration) entries(validating bool) (all []entry) {
-	for i := range r.webhooks {
-		webhook := &r.webhooks[i]
+	webhooks := r.webhooks
+	if own := r.settings.Registration; own != nil && ptr.Deref(own.CombinePods, false) {
+		webhooks = admission.Combined(webhooks, r.settings)
+	}
+	for i := range webhooks {
+		webhook := &webhooks[i]
 		if webhook.Validating != validating || !webhook.Enabled(r.settings) {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/deletionprotection"
 	"github.com/trellis-hub/trellis/webhooks/pods"
+	"github.com/trellis-hub/trellis/webhooks/routes"
 )
 
 // replaceable are webhooks some of which policies can replace.
@@ -57,6 +59,22 @@ func (b *bench) policies(in *twins.Target) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// called are the paths of the mutating webhooks that a target calls: those of combined ones, and of their members.
+func (b *bench) called(in *twins.Target) (paths []string) {
+	b.t.Helper()
+	configurations := &admissionregistrationv1.MutatingWebhookConfigurationList{}
+	b.Expect(in.Client.List(b.ctx, configurations, client.HasLabels{hubv1alpha1.WebhooksLabel})).To(Succeed())
+	for _, configuration := range configurations.Items {
+		for i := range configuration.Webhooks {
+			config := &configuration.Webhooks[i].ClientConfig
+			called, err := url.Parse(ptr.Deref(config.URL, ""))
+			b.Expect(err).NotTo(HaveOccurred())
+			paths = append(append(paths, routes.WebhookOf(called.Path)), pathsOf(config)...)
+		}
+	}
+	return paths
 }
 
 // pod is what a pod of kube-system becomes: the host of the API server that it gets, and its seccomp profile.
@@ -201,26 +219,36 @@ func TestDriftOfPolicies(t *testing.T) {
 }
 
 // POL-8: what is new is in use before what it replaces is deleted, so that no object is left out while the mode
-// changes.
+// changes. HUB-22: it is the same for one that is combined with others.
 func TestModesUnderLoad(t *testing.T) {
+	for name, others := range map[string]string{
+		"alone": "", "combined": ", projectedTokenMount: {enabled: true}, registration: {combinePods: true}",
+	} {
+		t.Run(name, func(t *testing.T) { changeModesUnderLoad(t, others) })
+	}
+}
+
+func changeModesUnderLoad(t *testing.T, others string) {
+	t.Helper()
 	b := newBench(t, nil)
 	b.others = replaceable()
 	b.serve(b.listener)
 	mode := func(mode hubv1alpha1.WebhookMode) {
-		b.setYAML(shared.B, fmt.Sprintf("{seccompProfile: {enabled: true, mode: %s}}", mode))
+		b.setYAML(shared.B, fmt.Sprintf("{seccompProfile: {enabled: true, mode: %s}%s}", mode, others))
 	}
 	webhooksOnly := func() bool {
-		mutating, _ := b.names(shared.B)
-		return len(mutating) == 2 && len(b.policies(shared.B)) == 0
+		return slices.Contains(b.called(shared.B), "seccomp-profile") && len(b.policies(shared.B)) == 0
 	}
 	policiesOnly := func() bool {
-		mutating, validating := b.names(shared.B)
-		return len(mutating)+len(validating) == 0 && len(b.policies(shared.B)) == 2
+		return !slices.Contains(b.called(shared.B), "seccomp-profile") && len(b.policies(shared.B)) == 2
 	}
 	mode(hubv1alpha1.WebhookModeWebhook)
 	b.start(nil)
 	b.Eventually(b.condition(shared.B)).Should(Equal(registered))
 	b.Expect(webhooksOnly()).To(BeTrue())
+	if others != "" {
+		b.Expect(b.called(shared.B)).To(ContainElement("target.mount-projected-service-account-token.seccomp-profile"))
+	}
 	const want = " RuntimeDefault"
 	b.becomes(shared.B, want, nil)
 

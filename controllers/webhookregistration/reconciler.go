@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -219,7 +218,7 @@ func (r *reconciler) attach(ctx context.Context, target *multicluster.Target) (a
 	// What is new has to be in use before what it replaces is deleted.
 	after := r.inUse(target)
 	if after > 0 && len(p.replaced) > 0 {
-		if still, err := r.called(ctx, target, p.replaced, &settings); err != nil {
+		if still, err := r.called(ctx, target, p.replaced); err != nil {
 			return 0, err
 		} else if len(still) > 0 {
 			reg.webhooks, again = r.inOrder(p.calls, still), after
@@ -278,7 +277,6 @@ func (r *reconciler) inUse(target *multicluster.Target) (after time.Duration) {
 // called are those of some webhooks that a configuration in the target has entries of.
 func (r *reconciler) called(
 	ctx context.Context, target *multicluster.Target, webhooks []admission.Webhook,
-	settings *hubv1alpha1.TargetWebhooks,
 ) (called []admission.Webhook, err error) {
 	name := types.NamespacedName{Name: r.configurationName(target.Key())}
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
@@ -288,18 +286,16 @@ func (r *reconciler) called(
 			return nil, fmt.Errorf("reading the configurations of webhooks: %w", err)
 		}
 	}
-	entries := sets.New[string]()
+	paths := sets.New[string]()
 	for i := range mutating.Webhooks {
-		entries.Insert(mutating.Webhooks[i].Name)
+		paths.Insert(pathsOf(&mutating.Webhooks[i].ClientConfig)...)
 	}
 	for i := range validating.Webhooks {
-		entries.Insert(validating.Webhooks[i].Name)
+		paths.Insert(pathsOf(&validating.Webhooks[i].ClientConfig)...)
 	}
-	for _, webhook := range webhooks {
-		if slices.ContainsFunc(webhook.Entries(settings), func(e admission.Entry) bool {
-			return entries.HasAny(e.Name+domain, ownPrefix+e.Name+domain)
-		}) {
-			called = append(called, webhook)
+	for i := range webhooks {
+		if paths.Has(webhooks[i].Path) {
+			called = append(called, webhooks[i])
 		}
 	}
 	return called, nil

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// HUB-20: nor is one refused if a webhook reads the target, which a replica that has just started knows nothing of. It
-// waits for a second for it, so the machine must not be busy with anything else.
+// HUB-20, HUB-22: nor is one refused if the webhooks, combined in one call, read the target, which a replica that has
+// just started knows nothing of. They wait for a second for it, so the machine must not be busy with anything else.
 func TestRollingRestartOfWebhooksThatReadTheTarget(t *testing.T) {
 	l := newLoad(t)
 	l.pod.ServiceAccountName = "load"

@@ -94,7 +94,7 @@ func (l *load) material() map[string][]byte {
 func (l *load) attach(others ...string) {
 	for name := range targets {
 		tc := &hubv1alpha1.TargetCluster{ObjectMeta: metav1.ObjectMeta{Namespace: l.name, Name: name}}
-		patch := fmt.Appendf(nil, `{"spec":{"webhooks":{"registration":{"timeoutSeconds":30},
+		patch := fmt.Appendf(nil, `{"spec":{"webhooks":{"registration":{"timeoutSeconds":30,"combinePods":true},
 			"podSchedulerName":{"enabled":true,"mode":"Webhook","failurePolicy":"Fail","schedulerName":%q},
 			"seccompProfile":{"enabled":true,"mode":"Webhook","failurePolicy":"Fail"}%s}}}`,
 			"packing-"+name, strings.Join(append([]string{""}, others...), ","))

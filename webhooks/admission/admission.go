@@ -30,6 +30,8 @@ type Request struct {
 	Settings hubv1alpha1.TargetWebhooks
 	// State reads what handlers need of the target.
 	State State
+	// Ignored says that the failure policy of the entry that was called is Ignore.
+	Ignored bool
 	// AdmissionRequest is the one that was received, converted to v1.
 	*admissionv1.AdmissionRequest
 }
@@ -60,6 +62,8 @@ type Response struct {
 	Message string
 	// Denied refuses the object. Nil: it is allowed.
 	Denied *metav1.Status
+	// Ignored are errors that were left out of account, because the failure policy is Ignore.
+	Ignored []error
 }
 
 // Handler is a webhook: it answers from the request and the state of its target alone, and changes nothing. An error is

@@ -14,6 +14,11 @@
 // A Webhook is a Handler with its name, its path and the entries of the configurations that targets get for it
 // (controllers/webhookregistration). Selectors and match conditions spare calls that would change nothing.
 //
+// Combined makes one Webhook of several of pods, so that a pod takes one call for all of them: it is decoded once, the
+// functions of all change it, and there is one patch. The object selectors of each are evaluated here, since the API
+// server evaluates those of the combined entry only. The path has the members, and the scope that their selectors depend
+// on, as they were registered (HUB-22).
+//
 // # Errors
 //
 // A handler distinguishes what it refuses (Response.Denied) from what failed (an error). For the latter, the server

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base32"
+	"path"
 	"regexp"
 	"strings"
 
@@ -91,6 +92,12 @@ func Parse(path string) (claimed Claimed, ok bool) {
 	}
 	claimed.route.UID, claimed.route.Webhook, claimed.code = types.UID(uid), parts[3], code
 	return claimed, true
+}
+
+// WebhookOf returns the path of the webhook in the path of a URL that the hub has made, which may have a prefix of the
+// endpoint. It verifies nothing. No webhook is called "ignore".
+func WebhookOf(urlPath string) string {
+	return path.Base(strings.TrimSuffix(urlPath, "/"+ignore))
 }
 
 // Genuine returns the route if its code was made with one of some keys. It takes as long whether or not it is nearly

@@ -41,6 +41,9 @@ func TestAPathIdentifiesItsTarget(t *testing.T) {
 			found, genuine := claimed.Genuine(other, key)
 			g.Expect(genuine).To(BeTrue())
 			g.Expect(found).To(Equal(want))
+			if want.Webhook != "ignore" {
+				g.Expect(WebhookOf("/prefix" + want.Path(key))).To(Equal(want.Webhook))
+			}
 			_, genuine = claimed.Genuine(other)
 			g.Expect(genuine).To(BeFalse())
 			_, genuine = claimed.Genuine()

@@ -4,14 +4,20 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/webhooks/admission"
 	"github.com/trellis-hub/trellis/webhooks/routes"
@@ -60,6 +66,69 @@ func TestWhoseCallItIs(t *testing.T) {
 	}
 	put := func(r *http.Request) { r.Method = http.MethodPut }
 	b.Expect(b.post(fails, review("v1", "{}"), put)).To(HaveField("Status", 405))
+}
+
+// HUB-22: a path can be that of several webhooks of pods, each of which is called. Which they may be, package admission
+// tests.
+func TestPathsOfSeveralWebhooks(t *testing.T) {
+	var called, failing atomic.Int64
+	registry := prometheus.NewRegistry()
+	taken, err := server.NewMetrics(registry)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	b := newBench(t, func(o *server.Options) {
+		o.Metrics = taken
+		for i, name := range []string{"first", "second"} {
+			of := o.Webhooks[0]
+			of.Name, of.Path = name, name
+			of.Registration = admission.One(func(*hubv1alpha1.TargetWebhooks) admission.Entry { return admission.Entry{} })
+			of.Handler = admission.Mutate(func(_ context.Context, _ *admission.Request, pod *corev1.Pod) (
+				admission.Response, error) {
+				called.Add(1)
+				metav1.SetMetaDataLabel(&pod.ObjectMeta, name, "")
+				if failing.Load() == int64(i+1) {
+					return admission.Response{}, errors.New("broken")
+				}
+				return admission.Response{}, nil
+			})
+			o.Webhooks = append(o.Webhooks, of)
+		}
+	})
+	post := func(webhook string, ignored bool) answer {
+		called.Store(0)
+		path := routes.Route{Target: keyA, UID: "uid-a", Webhook: webhook, Ignored: ignored}.Path(key)
+		return b.post(path, review("v1", `{"metadata":{"labels":{}}}`))
+	}
+	const both = "target.first.second"
+	for webhook, want := range map[string]struct {
+		status int
+		called int64
+	}{
+		both: {200, 2}, "runtime.first.second": {200, 2}, "first": {200, 1},
+		"target.second.first": {404, 0}, "target.test.first": {404, 0}, "target.first." + strings.Repeat("a.", 100): {404, 0},
+	} {
+		b.Expect(post(webhook, false)).To(HaveField("Status", want.status), webhook)
+		b.Expect(called.Load()).To(Equal(want.called), webhook)
+	}
+
+	failing.Store(1)
+	b.Expect(post(both, false)).To(refuses(403, "webhook first: broken"))
+	b.Expect(called.Load()).To(BeEquivalentTo(1))
+	b.Expect(post(both, true)).To(HaveField("AdmissionReview.Response", And(HaveField("Allowed", true), HaveField("Patch",
+		BeEquivalentTo(`[{"op":"add","path":"/metadata/labels","value":{"second":""}}]`)))), "the other is not left out")
+	b.Expect(called.Load()).To(BeEquivalentTo(2))
+	b.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
+# HELP trellis_webhook_requests_total Webhook requests of targets, by webhook and result. Requests with a path that the hub did not create have an empty webhook.
+# TYPE trellis_webhook_requests_total counter
+trellis_webhook_requests_total{result="failed",webhook="combined-first"} 2
+trellis_webhook_requests_total{result="malformed",webhook=""} 3
+trellis_webhook_requests_total{result="patched",webhook="combined-first"} 2
+trellis_webhook_requests_total{result="patched",webhook="first"} 1
+`), "trellis_webhook_requests_total")).To(Succeed())
+
+	o := b.options
+	o.Webhooks = []admission.Webhook{{Name: "dotted", Path: "a.b"}}
+	_, err = server.New(o)
+	b.Expect(err).To(MatchError(ContainSubstring("dotted")))
 }
 
 // HUB-2: where each target has a name of a host of its own, path and name have to agree.

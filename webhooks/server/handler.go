@@ -69,7 +69,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &call{Route: route, server: s, certified: caller != "", began: s.Clock.Now()}
-	webhook, extra := s.webhooks[route.Webhook], s.Extras[route.Webhook]
+	webhook, extra := s.webhook(route.Webhook), s.Extras[route.Webhook]
 	switch {
 	case route.Webhook == ReachedPath:
 		c.name = ReachedPath
@@ -115,6 +115,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		c.reached(w, r)
 	}
+}
+
+// webhook returns what a path is that of: one webhook, or several that are called at once (HUB-22). Nil: none.
+func (s *Server) webhook(path string) *admission.Webhook {
+	if one := s.webhooks[path]; one != nil {
+		return one
+	}
+	if combined, is := admission.CombinedAt(path, s.Webhooks); is {
+		return &combined
+	}
+	return nil
 }
 
 // reached answers that the hub was reached.
@@ -204,6 +215,10 @@ func (c *call) review(w http.ResponseWriter, r *http.Request, webhook *admission
 		return
 	}
 	answered, result := answerOf(response)
+	if len(response.Ignored) > 0 {
+		c.log(review, errors.Join(response.Ignored...), nil)
+		result = resultFailed
+	}
 	c.answer(w, review, result, answered)
 }
 
@@ -228,27 +243,18 @@ func (c *call) handle(
 		c.server.Metrics.took(c.name, c.server.Clock.Since(began).Seconds())
 	}()
 	return webhook.Handler.Handle(ctx, &admission.Request{ //nolint:wrapcheck // the caller maps it
-		Target: c.Target, Settings: settings, State: c.server.State(c.Target, c.UID),
+		Target: c.Target, Settings: settings, State: c.server.State(c.Target, c.UID), Ignored: c.Ignored,
 		AdmissionRequest: review.Request,
 	})
 }
 
 // failed answers a request whose handler failed.
 func (c *call) failed(w http.ResponseWriter, review *admissionv1.AdmissionReview, err error) {
-	s := c.server
 	result, panics := resultFailed, (*panicked)(nil)
 	if errors.As(err, &panics) {
 		result = resultPanic
 	}
-	if s.limits.mayLog(c.Target, s.Clock.Now()) {
-		keys := []any{
-			"target", metrics.TargetName(c.Target), "webhook", c.name, "request", string(review.Request.UID),
-		}
-		if panics != nil {
-			keys = append(keys, "panic", fmt.Sprint(panics.value), "stack", string(panics.stack))
-		}
-		s.Logger.Error(err, "A webhook failed", keys...)
-	}
+	c.log(review, err, panics)
 	switch {
 	case errors.Is(err, admission.ErrUnknown):
 		c.fail(w, result, http.StatusServiceUnavailable, err.Error())
@@ -257,6 +263,18 @@ func (c *call) failed(w http.ResponseWriter, review *admissionv1.AdmissionReview
 	default:
 		c.answer(w, review, result, denied(statusOf(err, panics != nil)))
 	}
+}
+
+// log logs that a handler failed, or panicked if panics is not nil.
+func (c *call) log(review *admissionv1.AdmissionReview, err error, panics *panicked) {
+	if !c.server.limits.mayLog(c.Target, c.server.Clock.Now()) {
+		return
+	}
+	keys := []any{"target", metrics.TargetName(c.Target), "webhook", c.name, "request", string(review.Request.UID)}
+	if panics != nil {
+		keys = append(keys, "panic", fmt.Sprint(panics.value), "stack", string(panics.stack))
+	}
+	c.server.Logger.Error(err, "A webhook failed", keys...)
 }
 
 // malformed answers a request that is none. What is known of its UID is repeated.

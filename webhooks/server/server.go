@@ -127,6 +127,9 @@ func New(o Options) (*Server, error) {
 			// One that serves several entries, such as those of a mutating and of a validating configuration.
 			return nil, fmt.Errorf("webhooks %s and %s have the same path", same.Name, webhook.Name)
 		}
+		if admission.PathsIn(webhook.Path)[0] != webhook.Path {
+			return nil, fmt.Errorf("webhook %s: its path %q is one of several webhooks", webhook.Name, webhook.Path)
+		}
 		s.webhooks[webhook.Path] = webhook
 	}
 	for path := range o.Extras {

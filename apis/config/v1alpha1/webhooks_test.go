@@ -15,6 +15,7 @@ func TestCMN19_DefaultsOfWebhooks(t *testing.T) {
 	fail, ignore := ptr.To(admissionregistrationv1.Fail), ptr.To(admissionregistrationv1.Ignore)
 	registration := &hubv1alpha1.WebhookRegistration{
 		Scope: ptr.To(hubv1alpha1.WebhookScopeTarget), FailurePolicy: fail, TimeoutSeconds: ptr.To[int32](10),
+		CombinePods: ptr.To(false),
 	}
 	on := func(policy *admissionregistrationv1.FailurePolicyType) hubv1alpha1.Webhook {
 		return hubv1alpha1.Webhook{Enabled: ptr.To(true), FailurePolicy: policy}
@@ -58,6 +59,7 @@ func TestCMN19_DefaultsOfWebhooks(t *testing.T) {
 			hubv1alpha1.TargetWebhooks{
 				Registration: &hubv1alpha1.WebhookRegistration{
 					Scope: ptr.To(hubv1alpha1.WebhookScopeTarget), FailurePolicy: ignore, TimeoutSeconds: ptr.To[int32](10),
+					CombinePods: ptr.To(false),
 				},
 				TokenInvalidator:             ptr.To(on(ignore)),
 				PodTopologySpreadConstraints: ptr.To(on(fail)),

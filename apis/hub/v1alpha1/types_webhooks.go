@@ -107,6 +107,11 @@ type WebhookRegistration struct {
 	// +kubebuilder:validation:Maximum=30
 	// +optional
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+	// CombinePods has one call do the work of the webhooks of pods that are for the same namespaces and have the same
+	// failure policy: projectedTokenMount, seccompProfile, systemComponentsConfig and podTopologySpreadConstraints, if
+	// nothing else is set. If one of them fails, the whole call does. Default: false, a call for each.
+	// +optional
+	CombinePods *bool `json:"combinePods,omitempty"`
 }
 
 // Webhook is what can be said about every webhook.

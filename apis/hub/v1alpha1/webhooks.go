@@ -330,6 +330,7 @@ func (w *TargetWebhooks) SetDefaults(scope WebhookScope) {
 	setDefault(&w.Registration.Scope, scope)
 	setDefault(&w.Registration.FailurePolicy, admissionregistrationv1.Fail)
 	setDefault(&w.Registration.TimeoutSeconds, defaultWebhookTimeoutSeconds)
+	setDefault(&w.Registration.CombinePods, false)
 	for _, webhook := range webhooks {
 		own := webhook.of(w)
 		if !own.IsEnabled() {

@@ -36,7 +36,7 @@ func TestWebhooksOfATarget(t *testing.T) {
 	}
 	registered := func(scope hubv1alpha1.WebhookScope) *hubv1alpha1.WebhookRegistration {
 		return &hubv1alpha1.WebhookRegistration{
-			Scope: &scope, FailurePolicy: fail, TimeoutSeconds: ptr.To[int32](10),
+			Scope: &scope, FailurePolicy: fail, TimeoutSeconds: ptr.To[int32](10), CombinePods: ptr.To(false),
 		}
 	}
 	mount := func(seconds int64, policy *admissionregistrationv1.FailurePolicyType) hubv1alpha1.TargetWebhooks {

@@ -1,0 +1,283 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
+)
+
+// separator separates the parts of the path of a combined webhook. No path of a single webhook has it.
+const separator = "."
+
+// combinedPrefix begins the names of combined webhooks.
+const combinedPrefix = "combined-"
+
+// combination is a webhook of pods that does the work of several, its members, in their order. Each of them gets the pod
+// as the one before has left it, if it is enabled and the object selector of its entry matches.
+type combination struct {
+	// scope is the one that the entry was registered for: while it changes, object selectors are still those that an API
+	// server would evaluate for separate entries.
+	scope   hubv1alpha1.WebhookScope
+	members []Webhook
+}
+
+// podMutation is the handler of webhooks that can be combined.
+type podMutation = mutation[corev1.Pod, *corev1.Pod]
+
+func scopeOf(settings *hubv1alpha1.TargetWebhooks) hubv1alpha1.WebhookScope {
+	if IsRuntime(settings) {
+		return hubv1alpha1.WebhookScopeRuntime
+	}
+	return hubv1alpha1.WebhookScopeTarget
+}
+
+// webhook returns the combination as one webhook. Its path lists the members: what an API server asks for is what was
+// registered there, and not what the settings have become since.
+func (c *combination) webhook() Webhook {
+	parts := []string{strings.ToLower(string(c.scope))}
+	for i := range c.members {
+		parts = append(parts, c.members[i].Path)
+	}
+	return Webhook{
+		Name: combinedPrefix + c.members[0].Name,
+		Path: strings.Join(parts, separator),
+		Settings: func(settings *hubv1alpha1.TargetWebhooks) *hubv1alpha1.Webhook {
+			for i := range c.members {
+				if c.members[i].Enabled(settings) {
+					return c.members[i].Settings(settings)
+				}
+			}
+			return nil
+		},
+		Registration: func(settings *hubv1alpha1.TargetWebhooks) []Entry {
+			return []Entry{combinedEntry(c.members, settings)}
+		},
+		Handler: podMutation(c.mutate),
+	}
+}
+
+// mutate has each member change the pod. The first that refuses the pod or fails ends it, unless API servers ignore
+// failures: then those that fail are left out, as if they had been called separately.
+func (c *combination) mutate(ctx context.Context, request *Request, pod *corev1.Pod) (response Response, err error) {
+	registered := request.Settings
+	registered.Registration = &hubv1alpha1.WebhookRegistration{Scope: &c.scope}
+	var messages []string
+	for i := range c.members {
+		member := &c.members[i]
+		if !member.Enabled(&request.Settings) {
+			continue
+		}
+		if selected, err := member.selects(&registered, pod.Labels); err != nil {
+			return response, fmt.Errorf("webhook %s: %w", member.Name, err)
+		} else if !selected {
+			continue
+		}
+		var before *corev1.Pod
+		if request.Ignored {
+			before = pod.DeepCopy()
+		}
+		own, err := member.mutatePod(ctx, request, pod)
+		var refused *RefusedError
+		switch {
+		case err == nil:
+		case request.Ignored && !errors.As(err, &refused):
+			*pod = *before
+			response.Ignored = append(response.Ignored, fmt.Errorf("webhook %s: %w", member.Name, err))
+			continue
+		default:
+			return response, fmt.Errorf("webhook %s: %w", member.Name, err)
+		}
+		response.Warnings = append(response.Warnings, own.Warnings...)
+		if own.Message != "" {
+			messages = append(messages, own.Message)
+		}
+	}
+	response.Message = strings.Join(messages, "; ")
+	return response, nil
+}
+
+// mutatePod does the work of a member, as long as there is time.
+func (w *Webhook) mutatePod(ctx context.Context, request *Request, pod *corev1.Pod) (Response, error) {
+	if err := ctx.Err(); err != nil {
+		return Response{}, fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	mutate, is := w.Handler.(podMutation)
+	if !is {
+		return Response{}, fmt.Errorf("a %T cannot be combined with others", w.Handler)
+	}
+	return mutate(ctx, request, pod)
+}
+
+// selects reports whether the object selector of an entry matches labels.
+func (w *Webhook) selects(settings *hubv1alpha1.TargetWebhooks, of map[string]string) (bool, error) {
+	for _, entry := range w.Registration(settings) {
+		selector, err := metav1.LabelSelectorAsSelector(&entry.ObjectSelector)
+		if err != nil {
+			return false, fmt.Errorf("reading its object selector: %w", err)
+		}
+		if selector.Matches(labels.Set(of)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// CombinedAt returns the combined webhook of a path; false: it is none. Its members are some of the webhooks that can be
+// combined, in the order of the list, each once.
+func CombinedAt(path string, webhooks []Webhook) (combined Webhook, is bool) {
+	parts := strings.SplitN(path, separator, len(webhooks)+2)
+	c := &combination{}
+	for _, scope := range []hubv1alpha1.WebhookScope{hubv1alpha1.WebhookScopeTarget, hubv1alpha1.WebhookScopeRuntime} {
+		if strings.ToLower(string(scope)) == parts[0] {
+			c.scope = scope
+		}
+	}
+	next := parts[1:]
+	for i := range webhooks {
+		if _, can := webhooks[i].Handler.(podMutation); can && len(next) > 0 && webhooks[i].Path == next[0] {
+			c.members, next = append(c.members, webhooks[i]), next[1:]
+		}
+	}
+	if c.scope == "" || len(c.members) < 2 || len(next) > 0 {
+		return Webhook{}, false
+	}
+	return c.webhook(), true
+}
+
+// PathsIn returns the paths of the webhooks that a call of a path is for: of the members if it is combined.
+func PathsIn(path string) []string {
+	if parts := strings.Split(path, separator); len(parts) > 1 {
+		return parts[1:]
+	}
+	return []string{path}
+}
+
+// Combined returns webhooks with those of pods combined that have one entry each, with the same namespace selector and
+// the same failure policy. A combined webhook is where its first member was: no webhook of pods depends on what another
+// changes.
+func Combined(webhooks []Webhook, settings *hubv1alpha1.TargetWebhooks) (all []Webhook) {
+	var groups [][]Webhook
+	var entries []Entry // of the first member of each group; the zero value if nothing is combined with it
+	for _, webhook := range webhooks {
+		entry := combinable(webhook, settings)
+		i := slices.IndexFunc(entries, func(first Entry) bool { return first.Rules != nil && first.calledWith(entry) })
+		if i < 0 {
+			groups, entries = append(groups, []Webhook{webhook}), append(entries, entry)
+			continue
+		}
+		groups[i] = append(groups[i], webhook)
+	}
+	for _, members := range groups {
+		if len(members) == 1 {
+			all = append(all, members[0])
+			continue
+		}
+		combined := &combination{scopeOf(settings), members}
+		all = append(all, combined.webhook())
+	}
+	return all
+}
+
+// combinable is the only entry of a webhook that has pods sent that are created. The zero value: it is none.
+func combinable(webhook Webhook, settings *hubv1alpha1.TargetWebhooks) Entry {
+	if _, can := webhook.Handler.(podMutation); !can || !webhook.Enabled(settings) {
+		return Entry{}
+	}
+	entries := webhook.Entries(settings)
+	if len(entries) != 1 || !equality.Semantic.DeepEqual(entries[0].Rules, []admissionregistrationv1.RuleWithOperations{
+		Rule("", "v1", "pods", admissionregistrationv1.Create),
+	}) {
+		return Entry{}
+	}
+	return entries[0]
+}
+
+// calledWith reports whether two entries differ only in which objects of a namespace they select.
+func (e Entry) calledWith(other Entry) bool {
+	return e.FailurePolicy == other.FailurePolicy && e.MatchPolicy == other.MatchPolicy &&
+		equality.Semantic.DeepEqual(e.Rules, other.Rules) &&
+		equality.Semantic.DeepEqual(e.NamespaceSelector, other.NamespaceSelector)
+}
+
+// combinedEntry selects what the entries of some webhooks do: requirements on labels that not all of them have become a
+// part of its condition. It waits for as long as the most patient of them.
+func combinedEntry(members []Webhook, settings *hubv1alpha1.TargetWebhooks) (combined Entry) {
+	var entries []Entry
+	for i := range members {
+		if members[i].Enabled(settings) {
+			entries = append(entries, members[i].Entries(settings)...)
+		}
+	}
+	combined = entries[0]
+	combined.Name, combined.MatchConditions = combinedPrefix+members[0].Name, nil
+	required := combined.ObjectSelector.MatchExpressions
+	for i := range entries {
+		combined.TimeoutSeconds = max(combined.TimeoutSeconds, entries[i].TimeoutSeconds)
+		required = slices.DeleteFunc(slices.Clone(required), func(r Requirement) bool { return !entries[i].requires(r) })
+	}
+	combined.ObjectSelector = Selector(required)
+
+	var cases []string
+	for i := range entries {
+		var all []string
+		for _, r := range entries[i].ObjectSelector.MatchExpressions {
+			if !combined.requires(r) {
+				all = append(all, expression(r))
+			}
+		}
+		for _, condition := range entries[i].MatchConditions {
+			all = append(all, "("+condition.Expression+")")
+		}
+		if len(all) == 0 {
+			return combined // for this one every call is needed
+		}
+		cases = append(cases, strings.Join(all, " && "))
+	}
+	combined.MatchConditions = []admissionregistrationv1.MatchCondition{{
+		Name: "any", Expression: strings.Join(cases, " || "),
+	}}
+	return combined
+}
+
+// requires reports whether an entry has a requirement on the labels of objects. Webhooks have nothing but expressions.
+func (e Entry) requires(requirement Requirement) bool {
+	return slices.ContainsFunc(e.ObjectSelector.MatchExpressions, func(own Requirement) bool {
+		return equality.Semantic.DeepEqual(own, requirement)
+	})
+}
+
+// expression is a requirement on the labels of an object in CEL. Keys and values of labels need no escapes.
+func expression(r Requirement) string {
+	has := fmt.Sprintf("(has(object.metadata.labels) && %q in object.metadata.labels)", r.Key)
+	in := fmt.Sprintf("(%s && object.metadata.labels[%q] in [%s])", has, r.Key, quoted(r.Values))
+	switch r.Operator {
+	case metav1.LabelSelectorOpIn:
+		return in
+	case metav1.LabelSelectorOpNotIn:
+		return "!" + in
+	case metav1.LabelSelectorOpExists:
+		return has
+	case metav1.LabelSelectorOpDoesNotExist:
+		return "!" + has
+	}
+	panic("no such operator: " + string(r.Operator)) // the webhooks have these only
+}
+
+func quoted(values []string) string {
+	var all []string
+	for _, value := range values {
+		all = append(all, strconv.Quote(value))
+	}
+	return strings.Join(all, ", ")
+}
