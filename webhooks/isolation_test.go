@@ -91,7 +91,7 @@ func TestAnswersContainNothingOfOtherTargets(t *testing.T) {
 		return ""
 	}
 	all := webhooks.All(ofTarget{}) // they are shared by all targets, as in a hub
-	combined, is := admission.CombinedAt("runtime.mount-projected-service-account-token.pod-scheduler-name."+
+	combined, is := admission.CombinedAt("runtime.mount-projected-service-account-token.default-pod-scheduler-name."+
 		"kubernetes-service-host.system-components-config", all)
 	g.Expect(is).To(BeTrue())
 	all = append(all, combined)
