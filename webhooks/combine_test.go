@@ -1,6 +1,7 @@
 package webhooks_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -123,6 +125,77 @@ func TestHUB22_OneCallDoesWhatSeveralDo(t *testing.T) {
 	}
 }
 
+// HUB-22: failures that are ignored leave out as much of one call as of several, also while settings are others than
+// those that were registered.
+func TestFailuresOfOneCall(t *testing.T) {
+	broken := errors.New("broken")
+	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // so that failures can be repeated
+	path := "target." + strings.Join(members(t), ".")
+	left := 0
+	for range 500 {
+		g := NewWithT(t)
+		pod := "{apiVersion: v1, kind: Pod, " + anyPod(random)[1:]
+		target := ofSamples(t)
+		target.Namespace, target.Settings.Registration.Scope = metav1.NamespaceSystem, ptr.To(hubv1alpha1.WebhookScopeTarget)
+		target.State.Accounts[0].Namespace = metav1.NamespaceSystem
+		target.State.ErrOf = map[string]error{}
+		for _, resource := range []string{"serviceaccounts", "nodes"} {
+			if random.IntN(2) == 0 {
+				target.State.ErrOf[resource] = broken
+			}
+		}
+		if random.IntN(2) == 0 {
+			target.Settings.SeccompProfile = nil
+		}
+		want := pod
+		failed := 0
+		for _, w := range webhooks.All(nil) {
+			if !w.Combines || !w.Enabled(&target.Settings) {
+				continue
+			}
+			answer := target.Send(t, w, want)
+			want = string(answer.Object)
+			if answer.Err != nil {
+				failed++
+			}
+		}
+		// From here on, the scope is another than the one that is registered.
+		target.Settings.Registration = &hubv1alpha1.WebhookRegistration{Scope: ptr.To(hubv1alpha1.WebhookScopeRuntime)}
+		w, is := admission.CombinedAt(path, webhooks.All(nil))
+		g.Expect(is).To(BeTrue())
+		request := target.Request(t, pod)
+		request.Ignored = true
+		answer, err := w.Handler.Handle(t.Context(), request)
+		got := request.Object.Raw
+		if err == nil && len(answer.Patch) > 0 {
+			patch, err := jsonpatch.DecodePatch(answer.Patch)
+			g.Expect(err).NotTo(HaveOccurred())
+			got, err = patch.Apply(got)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		if err == nil {
+			g.Expect(answer.Ignored).To(HaveLen(failed))
+			left += failed
+		}
+		g.Expect(got).To(MatchJSON(want), pod)
+	}
+	NewWithT(t).Expect(left).To(BeNumerically(">", 20), "or the test shows nothing")
+}
+
+// members are the paths of all webhooks that can be combined. To remove one of them has API servers of targets call a
+// path that no replica knows, until the configuration is written anew.
+func members(t *testing.T) (paths []string) {
+	t.Helper()
+	for _, w := range webhooks.All(nil) {
+		if w.Combines {
+			paths = append(paths, w.Path)
+		}
+	}
+	NewWithT(t).Expect(paths).To(Equal([]string{"mount-projected-service-account-token", "seccomp-profile",
+		"system-components-config", "pod-topology-spread-constraints"}))
+	return paths
+}
+
 // HUB-22: entries are combined that API servers call for the same namespaces, and treat in the same way. They are where
 // their first member was.
 func TestCombinedEntries(t *testing.T) {
@@ -173,7 +246,7 @@ func TestCombinedEntries(t *testing.T) {
 
 func FuzzCombined(f *testing.F) {
 	c := ofSamples(f)
-	for _, w := range mutating(c) {
+	for _, w := range mutating(f, c) {
 		if len(admission.PathsIn(w.Path)) > 1 {
 			c.Fuzz(f, w, podOf(2))
 			return

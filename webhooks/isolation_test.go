@@ -91,8 +91,8 @@ func TestAnswersContainNothingOfOtherTargets(t *testing.T) {
 		return ""
 	}
 	all := webhooks.All(ofTarget{}) // they are shared by all targets, as in a hub
-	combined, is := admission.CombinedAt("runtime.mount-projected-service-account-token.default-pod-scheduler-name."+
-		"kubernetes-service-host.system-components-config", all)
+	combined, is := admission.CombinedAt("runtime.mount-projected-service-account-token.seccomp-profile."+
+		"system-components-config.pod-topology-spread-constraints", all)
 	g.Expect(is).To(BeTrue())
 	all = append(all, combined)
 	own := make([]map[string]bool, len(targets))

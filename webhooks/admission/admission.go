@@ -93,7 +93,10 @@ type Webhook struct {
 	// Registration are the entries of the configuration in a target, for settings with defaults by which the webhook is
 	// enabled. Entries completes them.
 	Registration func(*hubv1alpha1.TargetWebhooks) []Entry
-	Handler      Handler
+	// Combines says that one call may do the work of this webhook and of others. Its Handler is one that Mutate has made,
+	// of pods, and its function returns an error only before it changes anything.
+	Combines bool
+	Handler  Handler
 }
 
 // Enabled reports whether a target's settings have it switched on.

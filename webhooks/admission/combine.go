@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,33 @@ const separator = "."
 
 // combinedPrefix begins the names of combined webhooks.
 const combinedPrefix = "combined-"
+
+// MemberError is the error of one of several webhooks that are combined.
+type MemberError struct {
+	// Webhook is its name.
+	Webhook string
+	Err     error
+}
+
+func (m *MemberError) Error() string { return "webhook " + m.Webhook + ": " + m.Err.Error() }
+
+// Unwrap returns the error of the webhook.
+func (m *MemberError) Unwrap() error { return m.Err }
+
+// PanicError is the error of a webhook that panicked. Its text has nothing of the value, which can be anything.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (p *PanicError) Error() string { return "the webhook panicked" }
+
+// Recovered is to be deferred with a pointer to the error of a function: a panic becomes a PanicError.
+func Recovered(err *error) {
+	if value := recover(); value != nil {
+		*err = &PanicError{value, debug.Stack()}
+	}
+}
 
 // combination is a webhook of pods that does the work of several, its members, in their order. Each of them gets the pod
 // as the one before has left it, if it is enabled and the object selector of its entry matches.
@@ -42,8 +70,8 @@ func scopeOf(settings *hubv1alpha1.TargetWebhooks) hubv1alpha1.WebhookScope {
 	return hubv1alpha1.WebhookScopeTarget
 }
 
-// webhook returns the combination as one webhook. Its path lists the members: what an API server asks for is what was
-// registered there, and not what the settings have become since.
+// webhook returns the combination as one webhook. Its path lists the members: it says what was registered, and not what
+// the settings have become since.
 func (c *combination) webhook() Webhook {
 	parts := []string{strings.ToLower(string(c.scope))}
 	for i := range c.members {
@@ -68,50 +96,58 @@ func (c *combination) webhook() Webhook {
 }
 
 // mutate has each member change the pod. The first that refuses the pod or fails ends it, unless API servers ignore
-// failures: then those that fail are left out, as if they had been called separately.
+// failures: then those that fail are left out, as if they had been called separately. A panic always ends it, because
+// nobody knows what has been changed until then. Nor does one continue if all fail: API servers then learn of it.
 func (c *combination) mutate(ctx context.Context, request *Request, pod *corev1.Pod) (response Response, err error) {
 	registered := request.Settings
 	registered.Registration = &hubv1alpha1.WebhookRegistration{Scope: &c.scope}
-	var messages []string
+	var messages, failed []string
+	done := false
 	for i := range c.members {
 		member := &c.members[i]
 		if !member.Enabled(&request.Settings) {
 			continue
 		}
 		if selected, err := member.selects(&registered, pod.Labels); err != nil {
-			return response, fmt.Errorf("webhook %s: %w", member.Name, err)
+			return response, &MemberError{member.Name, err}
 		} else if !selected {
 			continue
 		}
-		var before *corev1.Pod
-		if request.Ignored {
-			before = pod.DeepCopy()
-		}
 		own, err := member.mutatePod(ctx, request, pod)
-		var refused *RefusedError
-		switch {
-		case err == nil:
-		case request.Ignored && !errors.As(err, &refused):
-			*pod = *before
-			response.Ignored = append(response.Ignored, fmt.Errorf("webhook %s: %w", member.Name, err))
+		if err != nil {
+			err = &MemberError{member.Name, err}
+			if !request.Ignored || ends(err) {
+				return response, err
+			}
+			response.Ignored, failed = append(response.Ignored, err), append(failed, member.Name)
 			continue
-		default:
-			return response, fmt.Errorf("webhook %s: %w", member.Name, err)
 		}
+		done = true
 		response.Warnings = append(response.Warnings, own.Warnings...)
 		if own.Message != "" {
 			messages = append(messages, own.Message)
 		}
 	}
+	if len(failed) > 0 && !done {
+		return Response{}, errors.Join(response.Ignored...)
+	}
+	if len(failed) > 0 {
+		response.Warnings = append(response.Warnings, "webhooks that failed were left out: "+strings.Join(failed, ", "))
+	}
 	response.Message = strings.Join(messages, "; ")
 	return response, nil
 }
 
-// mutatePod does the work of a member, as long as there is time.
-func (w *Webhook) mutatePod(ctx context.Context, request *Request, pod *corev1.Pod) (Response, error) {
-	if err := ctx.Err(); err != nil {
-		return Response{}, fmt.Errorf("%w: %w", ErrUnknown, err)
-	}
+// ends reports whether an error of a member ends the call whatever the failure policy is.
+func ends(err error) bool {
+	var refused *RefusedError
+	var panicked *PanicError
+	return errors.As(err, &refused) || errors.As(err, &panicked)
+}
+
+// mutatePod does the work of a member.
+func (w *Webhook) mutatePod(ctx context.Context, request *Request, pod *corev1.Pod) (response Response, err error) {
+	defer Recovered(&err)
 	mutate, is := w.Handler.(podMutation)
 	if !is {
 		return Response{}, fmt.Errorf("a %T cannot be combined with others", w.Handler)
@@ -134,7 +170,7 @@ func (w *Webhook) selects(settings *hubv1alpha1.TargetWebhooks, of map[string]st
 }
 
 // CombinedAt returns the combined webhook of a path; false: it is none. Its members are some of the webhooks that can be
-// combined, in the order of the list, each once.
+// combined, each once. They are called in the order of the list, whatever the path says.
 func CombinedAt(path string, webhooks []Webhook) (combined Webhook, is bool) {
 	parts := strings.SplitN(path, separator, len(webhooks)+2)
 	c := &combination{}
@@ -143,13 +179,12 @@ func CombinedAt(path string, webhooks []Webhook) (combined Webhook, is bool) {
 			c.scope = scope
 		}
 	}
-	next := parts[1:]
 	for i := range webhooks {
-		if _, can := webhooks[i].Handler.(podMutation); can && len(next) > 0 && webhooks[i].Path == next[0] {
-			c.members, next = append(c.members, webhooks[i]), next[1:]
+		if webhooks[i].Combines && slices.Contains(parts[1:], webhooks[i].Path) {
+			c.members = append(c.members, webhooks[i])
 		}
 	}
-	if c.scope == "" || len(c.members) < 2 || len(next) > 0 {
+	if c.scope == "" || len(c.members) < 2 || len(c.members) != len(parts)-1 {
 		return Webhook{}, false
 	}
 	return c.webhook(), true
@@ -191,7 +226,7 @@ func Combined(webhooks []Webhook, settings *hubv1alpha1.TargetWebhooks) (all []W
 
 // combinable is the only entry of a webhook that has pods sent that are created. The zero value: it is none.
 func combinable(webhook Webhook, settings *hubv1alpha1.TargetWebhooks) Entry {
-	if _, can := webhook.Handler.(podMutation); !can || !webhook.Enabled(settings) {
+	if !webhook.Combines || !webhook.Enabled(settings) {
 		return Entry{}
 	}
 	entries := webhook.Entries(settings)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ var errBroken = errors.New("broken")
 // member is a webhook that is on and selects pods by their labels.
 func member(name string, mutate podMutation, requirements ...Requirement) Webhook {
 	return Webhook{
-		Name: name, Path: "path-of-" + name, Handler: mutate,
+		Name: name, Path: "path-of-" + name, Combines: true, Handler: mutate,
 		Settings: func(*hubv1alpha1.TargetWebhooks) *hubv1alpha1.Webhook {
 			return &hubv1alpha1.Webhook{Enabled: ptr.To(true)}
 		},
@@ -38,12 +39,16 @@ func adds(label string) podMutation {
 	}
 }
 
-// fails changes the pod before it fails.
 func fails(err error) podMutation {
-	return func(_ context.Context, _ *Request, pod *corev1.Pod) (Response, error) {
-		pod.Spec.NodeName, pod.Labels["x"] = "half", "half"
+	return func(context.Context, *Request, *corev1.Pod) (Response, error) {
 		return Response{Warnings: []string{"w-of-failure"}}, err
 	}
+}
+
+// panics changes the pod before it panics.
+func panics(_ context.Context, _ *Request, pod *corev1.Pod) (Response, error) {
+	pod.Spec.NodeName = "half"
+	panic("with a secret")
 }
 
 func says(message string) podMutation {
@@ -98,7 +103,7 @@ func TestWhatOneCallAnswers(t *testing.T) {
 			members: []Webhook{member("a", adds("a")), member("b", fails(errBroken)), member("c", adds("c"), Is("x", "y")...)},
 			ignored: true, failed: []string{"webhook b: broken"},
 			want: Response{
-				Message: "added a; added c", Warnings: []string{"w-a", "w-c"},
+				Message: "added a; added c", Warnings: []string{"w-a", "w-c", "webhooks that failed were left out: b"},
 				Patch: add("a", "map[x:y]", "c", "map[a:map[x:y] x:y]"),
 			}},
 		"one refuses the pod, and failures are ignored": {
@@ -106,6 +111,17 @@ func TestWhatOneCallAnswers(t *testing.T) {
 			want: Response{Denied: &metav1.Status{
 				Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "webhook b: no",
 			}}},
+		"all fail, and failures are ignored": {
+			members: []Webhook{member("a", fails(errBroken)), member("b", fails(ErrUnknown)), member("c", says("m"), exists("c"))},
+			ignored: true, err: And(MatchError(errBroken), MatchError(ErrUnknown), MatchError(ContainSubstring("webhook b: "))),
+		},
+		"one panics": {
+			members: []Webhook{member("a", adds("a")), member("b", panics)}, err: MatchError("webhook b: the webhook panicked"),
+		},
+		"one panics, and failures are ignored": {
+			members: []Webhook{member("a", adds("a")), member("b", panics), member("c", says("m"))},
+			ignored: true, err: MatchError("webhook b: the webhook panicked"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -127,33 +143,6 @@ func TestWhatOneCallAnswers(t *testing.T) {
 			response.Ignored = nil
 			g.Expect(response).To(Equal(test.want), string(response.Patch))
 			g.Expect(string(request.Object.Raw)).To(Equal(object), "the request is as it was")
-		})
-	}
-}
-
-// HUB-22: nothing is begun when the time of the call is over. What was done until then counts if failures are ignored.
-func TestACallWhoseTimeIsOver(t *testing.T) {
-	for _, ignored := range []bool{false, true} {
-		t.Run(fmt.Sprintf("ignored is %t", ignored), func(t *testing.T) {
-			g := NewWithT(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			combined := (&combination{hubv1alpha1.WebhookScopeTarget, []Webhook{
-				member("a", func(ctx context.Context, r *Request, pod *corev1.Pod) (Response, error) {
-					cancel()
-					return says("a")(ctx, r, pod)
-				}), member("b", says("b")),
-			}}).webhook()
-			response, err := combined.Handler.Handle(ctx, &Request{Ignored: ignored,
-				AdmissionRequest: &admissionv1.AdmissionRequest{
-					Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: []byte("{}")},
-				}})
-			if !ignored {
-				g.Expect(err).To(And(MatchError(ErrUnknown), MatchError(ContainSubstring("webhook b"))))
-				return
-			}
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(response.Message).To(Equal("a"))
-			g.Expect(response.Ignored).To(ConsistOf(MatchError(ErrUnknown)))
 		})
 	}
 }
@@ -187,16 +176,16 @@ func TestSelectorsAreThoseThatAreRegistered(t *testing.T) {
 	}
 }
 
-// HUB-22: a target can ask for webhooks of pods only, in their order.
+// HUB-22: a target can ask for webhooks that can be combined only. The order is that of the hub.
 func TestPathsOfCombinedWebhooks(t *testing.T) {
 	other := member("other", nil)
-	other.Handler = HandlerFunc(func(context.Context, *Request) (Response, error) { return Response{}, nil })
+	other.Combines = false
 	webhooks := []Webhook{member("a", says("")), other, member("b", says("")), member("c", says(""))}
 	for path, want := range map[string]bool{
 		"target.path-of-a.path-of-b":                     true,
 		"target.path-of-a.path-of-c":                     true,
 		"runtime.path-of-a.path-of-b.path-of-c":          true,
-		"target.path-of-b.path-of-a":                     false,
+		"target.path-of-b.path-of-a":                     true,
 		"target.path-of-a.path-of-a":                     false,
 		"target.path-of-a.path-of-b.path-of-b":           false,
 		"target.path-of-a":                               false,
@@ -217,7 +206,8 @@ func TestPathsOfCombinedWebhooks(t *testing.T) {
 			combined, is := CombinedAt(path, webhooks)
 			g.Expect(is).To(Equal(want))
 			if is {
-				g.Expect(combined.Path).To(Equal(path))
+				g.Expect(PathsIn(combined.Path)).To(ConsistOf(PathsIn(path)))
+				g.Expect(slices.IsSorted(PathsIn(combined.Path))).To(BeTrue())
 				g.Expect(PathsIn(path)).To(Equal(strings.Split(path, ".")[1:]))
 			}
 		})

@@ -24,6 +24,7 @@ func SeccompProfile() admission.Webhook {
 				condition("no-profile", `!has(object.spec.securityContext) || !has(object.spec.securityContext.seccompProfile) || `+
 					`!has(object.spec.securityContext.seccompProfile.type) || object.spec.securityContext.seccompProfile.type == ""`))
 		}),
+		Combines: true,
 		Handler: admission.Mutate(admission.Quietly(func(_ context.Context, _ *admission.Request, pod *corev1.Pod) error {
 			SetSeccompProfile(pod)
 			return nil

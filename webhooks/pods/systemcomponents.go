@@ -48,7 +48,8 @@ func SystemComponents() admission.Webhook {
 				condition("no-daemon-set", `!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, `+
 					`o.apiVersion == "apps/v1" && o.kind == "DaemonSet" && has(o.controller) && o.controller)`))
 		}),
-		Handler: admission.Mutate(place),
+		Combines: true,
+		Handler:  admission.Mutate(place),
 	}
 }
 
@@ -57,15 +58,14 @@ func place(ctx context.Context, request *admission.Request, pod *corev1.Pod) (re
 	if own == nil || ofDaemonSet(pod) {
 		return response, nil
 	}
-	if len(own.PodNodeSelector) > 0 && pod.Spec.NodeSelector == nil {
-		pod.Spec.NodeSelector = map[string]string{}
-	}
-	maps.Copy(pod.Spec.NodeSelector, own.PodNodeSelector)
-
 	nodes, stale, err := request.State.Nodes(ctx)
 	if err != nil {
 		return response, fmt.Errorf("listing nodes: %w", err)
 	}
+	if len(own.PodNodeSelector) > 0 && pod.Spec.NodeSelector == nil {
+		pod.Spec.NodeSelector = map[string]string{}
+	}
+	maps.Copy(pod.Spec.NodeSelector, own.PodNodeSelector)
 	if stale {
 		response.Warnings = []string{"nodes cannot be listed at present: new taints of nodes may not be tolerated"}
 	}

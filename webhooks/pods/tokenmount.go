@@ -51,7 +51,8 @@ func TokenMount() admission.Webhook {
 				condition("no-token", `!has(object.spec.volumes) || `+
 					`!object.spec.volumes.exists(v, v.name.startsWith("kube-api-access-"))`))
 		}),
-		Handler: admission.Mutate(admission.Quietly(mountToken)),
+		Combines: true,
+		Handler:  admission.Mutate(admission.Quietly(mountToken)),
 	}
 }
 

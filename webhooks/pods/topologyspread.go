@@ -30,6 +30,7 @@ func TopologySpread() admission.Webhook {
 				condition("constraints", `has(object.spec.topologySpreadConstraints) && `+
 					`object.spec.topologySpreadConstraints.size() > 0`))
 		}),
+		Combines: true,
 		Handler: admission.Mutate(admission.Quietly(func(_ context.Context, _ *admission.Request, pod *corev1.Pod) error {
 			spread(pod)
 			return nil

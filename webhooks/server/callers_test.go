@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,7 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
@@ -72,6 +74,7 @@ func TestWhoseCallItIs(t *testing.T) {
 // tests.
 func TestPathsOfSeveralWebhooks(t *testing.T) {
 	var called, failing atomic.Int64
+	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "default")
 	registry := prometheus.NewRegistry()
 	taken, err := server.NewMetrics(registry)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -79,15 +82,15 @@ func TestPathsOfSeveralWebhooks(t *testing.T) {
 		o.Metrics = taken
 		for i, name := range []string{"first", "second"} {
 			of := o.Webhooks[0]
-			of.Name, of.Path = name, name
+			of.Name, of.Path, of.Combines = name, name, true
 			of.Registration = admission.One(func(*hubv1alpha1.TargetWebhooks) admission.Entry { return admission.Entry{} })
 			of.Handler = admission.Mutate(func(_ context.Context, _ *admission.Request, pod *corev1.Pod) (
 				admission.Response, error) {
 				called.Add(1)
-				metav1.SetMetaDataLabel(&pod.ObjectMeta, name, "")
 				if failing.Load() == int64(i+1) {
-					return admission.Response{}, errors.New("broken")
+					return admission.Response{}, fmt.Errorf("reading: %w", missing)
 				}
+				metav1.SetMetaDataLabel(&pod.ObjectMeta, name, "")
 				return admission.Response{}, nil
 			})
 			o.Webhooks = append(o.Webhooks, of)
@@ -103,15 +106,15 @@ func TestPathsOfSeveralWebhooks(t *testing.T) {
 		status int
 		called int64
 	}{
-		both: {200, 2}, "runtime.first.second": {200, 2}, "first": {200, 1},
-		"target.second.first": {404, 0}, "target.test.first": {404, 0}, "target.first." + strings.Repeat("a.", 100): {404, 0},
+		both: {200, 2}, "runtime.second.first": {200, 2}, "first": {200, 1},
+		"target.test.first": {404, 0}, "target.first." + strings.Repeat("a.", 100): {404, 0},
 	} {
 		b.Expect(post(webhook, false)).To(HaveField("Status", want.status), webhook)
 		b.Expect(called.Load()).To(Equal(want.called), webhook)
 	}
 
 	failing.Store(1)
-	b.Expect(post(both, false)).To(refuses(403, "webhook first: broken"))
+	b.Expect(post(both, false)).To(refuses(404, "webhook first: "+missing.Error()))
 	b.Expect(called.Load()).To(BeEquivalentTo(1))
 	b.Expect(post(both, true)).To(HaveField("AdmissionReview.Response", And(HaveField("Allowed", true), HaveField("Patch",
 		BeEquivalentTo(`[{"op":"add","path":"/metadata/labels","value":{"second":""}}]`)))), "the other is not left out")
@@ -119,9 +122,9 @@ func TestPathsOfSeveralWebhooks(t *testing.T) {
 	b.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP trellis_webhook_requests_total Webhook requests of targets, by webhook and result. Requests with a path that the hub did not create have an empty webhook.
 # TYPE trellis_webhook_requests_total counter
-trellis_webhook_requests_total{result="failed",webhook="combined-first"} 2
-trellis_webhook_requests_total{result="malformed",webhook=""} 3
-trellis_webhook_requests_total{result="patched",webhook="combined-first"} 2
+trellis_webhook_requests_total{result="failed",webhook="first"} 2
+trellis_webhook_requests_total{result="malformed",webhook=""} 2
+trellis_webhook_requests_total{result="patched",webhook="combined-first"} 3
 trellis_webhook_requests_total{result="patched",webhook="first"} 1
 `), "trellis_webhook_requests_total")).To(Succeed())
 

@@ -215,20 +215,12 @@ func (c *call) review(w http.ResponseWriter, r *http.Request, webhook *admission
 		return
 	}
 	answered, result := answerOf(response)
-	if len(response.Ignored) > 0 {
-		c.log(review, errors.Join(response.Ignored...), nil)
-		result = resultFailed
+	for _, err := range response.Ignored {
+		c.log(review, c.of(err), err)
+		c.server.Metrics.count(c.of(err), resultFailed)
 	}
 	c.answer(w, review, result, answered)
 }
-
-// panicked is the error of a handler that panicked.
-type panicked struct {
-	value any
-	stack []byte
-}
-
-func (p *panicked) Error() string { return "the webhook panicked" }
 
 // handle calls the handler.
 func (c *call) handle(
@@ -236,12 +228,8 @@ func (c *call) handle(
 	settings hubv1alpha1.TargetWebhooks,
 ) (response admission.Response, err error) {
 	began := c.server.Clock.Now()
-	defer func() {
-		if value := recover(); value != nil {
-			response, err = admission.Response{}, &panicked{value, debug.Stack()}
-		}
-		c.server.Metrics.took(c.name, c.server.Clock.Since(began).Seconds())
-	}()
+	defer func() { c.server.Metrics.took(c.name, c.server.Clock.Since(began).Seconds()) }()
+	defer admission.Recovered(&err)
 	return webhook.Handler.Handle(ctx, &admission.Request{ //nolint:wrapcheck // the caller maps it
 		Target: c.Target, Settings: settings, State: c.server.State(c.Target, c.UID), Ignored: c.Ignored,
 		AdmissionRequest: review.Request,
@@ -250,11 +238,12 @@ func (c *call) handle(
 
 // failed answers a request whose handler failed.
 func (c *call) failed(w http.ResponseWriter, review *admissionv1.AdmissionReview, err error) {
-	result, panics := resultFailed, (*panicked)(nil)
+	result, panics := resultFailed, (*admission.PanicError)(nil)
 	if errors.As(err, &panics) {
 		result = resultPanic
 	}
-	c.log(review, err, panics)
+	c.name = c.of(err)
+	c.log(review, c.name, err)
 	switch {
 	case errors.Is(err, admission.ErrUnknown):
 		c.fail(w, result, http.StatusServiceUnavailable, err.Error())
@@ -265,14 +254,24 @@ func (c *call) failed(w http.ResponseWriter, review *admissionv1.AdmissionReview
 	}
 }
 
-// log logs that a handler failed, or panicked if panics is not nil.
-func (c *call) log(review *admissionv1.AdmissionReview, err error, panics *panicked) {
+// of is the name of the webhook that an error is of: that of a member if several are combined.
+func (c *call) of(err error) string {
+	var member *admission.MemberError
+	if errors.As(err, &member) {
+		return member.Webhook
+	}
+	return c.name
+}
+
+// log logs that a webhook failed.
+func (c *call) log(review *admissionv1.AdmissionReview, webhook string, err error) {
 	if !c.server.limits.mayLog(c.Target, c.server.Clock.Now()) {
 		return
 	}
-	keys := []any{"target", metrics.TargetName(c.Target), "webhook", c.name, "request", string(review.Request.UID)}
-	if panics != nil {
-		keys = append(keys, "panic", fmt.Sprint(panics.value), "stack", string(panics.stack))
+	keys := []any{"target", metrics.TargetName(c.Target), "webhook", webhook, "request", string(review.Request.UID)}
+	var panics *admission.PanicError
+	if errors.As(err, &panics) {
+		keys = append(keys, "panic", fmt.Sprint(panics.Value), "stack", string(panics.Stack))
 	}
 	c.server.Logger.Error(err, "A webhook failed", keys...)
 }
@@ -307,7 +306,7 @@ func (c *call) extra(w http.ResponseWriter, r *http.Request, extra Extra) {
 			return
 		}
 		if c.server.limits.mayLog(c.Target, c.server.Clock.Now()) {
-			c.server.Logger.Error(&panicked{}, "A webhook failed", "target", metrics.TargetName(c.Target),
+			c.server.Logger.Error(&admission.PanicError{}, "A webhook failed", "target", metrics.TargetName(c.Target),
 				"webhook", c.name, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 		}
 		c.fail(w, resultPanic, http.StatusInternalServerError, "the webhook panicked")

@@ -124,6 +124,10 @@ func statusOf(err error, panicked bool) *metav1.Status {
 	}
 	if api := apierrors.APIStatus(nil); errors.As(err, &api) {
 		status := api.Status()
+		var member *admission.MemberError
+		if errors.As(err, &member) {
+			status.Message = "webhook " + member.Webhook + ": " + status.Message
+		}
 		return &status
 	}
 	return &metav1.Status{
