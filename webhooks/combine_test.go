@@ -183,7 +183,7 @@ func TestFailuresOfOneCall(t *testing.T) {
 }
 
 // members are the paths of all webhooks that can be combined. To remove one of them has API servers of targets call a
-// path that no replica knows, until the configuration is written anew.
+// path that no replica knows, until the configuration is written again.
 func members(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, w := range webhooks.All(nil) {
