@@ -136,7 +136,8 @@ func TestFailuresOfOneCall(t *testing.T) {
 		g := NewWithT(t)
 		pod := "{apiVersion: v1, kind: Pod, " + anyPod(random)[1:]
 		target := ofSamples(t)
-		target.Namespace, target.Settings.Registration.Scope = metav1.NamespaceSystem, ptr.To(hubv1alpha1.WebhookScopeTarget)
+		target.Namespace = metav1.NamespaceSystem
+		target.Settings.Registration.Scope = ptr.To(hubv1alpha1.WebhookScopeTarget)
 		target.State.Accounts[0].Namespace = metav1.NamespaceSystem
 		target.State.ErrOf = map[string]error{}
 		for _, resource := range []string{"serviceaccounts", "nodes"} {

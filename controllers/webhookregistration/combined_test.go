@@ -8,14 +8,15 @@ import (
 	"github.com/trellis-hub/trellis/webhooks/pods"
 )
 
-// HUB-22: webhooks of pods that are combined are one entry, which the hub answers. Where policies take the place of some
-// of them, the others stay combined.
+// HUB-22: webhooks of pods that are combined are one entry, which the hub answers. Where policies take the place of
+// some of them, the others stay combined.
 func TestCombinedWebhooks(t *testing.T) {
 	b := newBench(t, nil)
 	b.others = append(replaceable(), pods.SystemComponents())
 	b.serve(b.listener)
 	b.setYAML(shared.B, `{registration: {combinePods: true}, projectedTokenMount: {enabled: true},
-		seccompProfile: {enabled: true, mode: Webhook}, kubernetesServiceHost: {enabled: true, host: api.b, mode: Webhook},
+		seccompProfile: {enabled: true, mode: Webhook},
+		kubernetesServiceHost: {enabled: true, host: api.b, mode: Webhook},
 		systemComponentsConfig: {enabled: true, podNodeSelector: {a: b}}}`)
 	b.start(nil)
 	b.Eventually(b.condition(shared.B)).Should(Equal(registered))
@@ -23,12 +24,14 @@ func TestCombinedWebhooks(t *testing.T) {
 	mutating, _ := b.names(shared.B)
 	b.Expect(mutating).To(Equal([]string{combined, ownPrefix + combined, host}))
 	b.Expect(b.called(shared.B)).To(ContainElements(
-		"target.mount-projected-service-account-token.seccomp-profile.system-components-config", "kubernetes-service-host"))
+		"target.mount-projected-service-account-token.seccomp-profile.system-components-config",
+		"kubernetes-service-host"))
 	b.becomes(shared.B, "api.b RuntimeDefault", nil)
 
 	t.Log("A policy takes the place of one of them")
 	b.setYAML(shared.B, `{registration: {combinePods: true}, projectedTokenMount: {enabled: true},
-		seccompProfile: {enabled: true, mode: Policy}, kubernetesServiceHost: {enabled: true, host: api.new, mode: Webhook},
+		seccompProfile: {enabled: true, mode: Policy},
+		kubernetesServiceHost: {enabled: true, host: api.new, mode: Webhook},
 		systemComponentsConfig: {enabled: true, podNodeSelector: {a: b}}}`)
 	b.Eventually(func() []string { return b.policies(shared.B) }).Should(
 		ContainElement("MutatingAdmissionPolicy seccomp-profile"))

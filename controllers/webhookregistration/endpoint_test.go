@@ -76,7 +76,8 @@ func TestAPIServersAcceptHowTheHubIsCalled(t *testing.T) {
 	settings := hubv1alpha1.TargetWebhooks{}
 	b.Expect(yaml.Unmarshal([]byte(`{projectedTokenMount: {enabled: true}, podSchedulerName: {enabled: true},
 		seccompProfile: {enabled: true}, podKubeAPIServerLoadBalancing: {enabled: true},
-		systemComponentsConfig: {enabled: true}, podTopologySpreadConstraints: {enabled: true}}`), &settings)).To(Succeed())
+		systemComponentsConfig: {enabled: true},
+		podTopologySpreadConstraints: {enabled: true}}`), &settings)).To(Succeed())
 	settings.SetDefaults(hubv1alpha1.WebhookScopeRuntime)
 	for _, webhook := range admission.Combined(webhooks.All(nil), &settings) {
 		if len(admission.PathsIn(webhook.Path)) > 1 {

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -17,9 +16,6 @@ import (
 
 // defaultTimeoutSeconds is how long API servers wait for an answer.
 const defaultTimeoutSeconds = 10
-
-// ErrUnknown is what errors of a State wrap if something could not be read, so that it is not known whether it exists.
-var ErrUnknown = errors.New("the state of the target is not known")
 
 // Request is one AdmissionReview of one target.
 type Request struct {
@@ -93,8 +89,9 @@ type Webhook struct {
 	// Registration are the entries of the configuration in a target, for settings with defaults by which the webhook is
 	// enabled. Entries completes them.
 	Registration func(*hubv1alpha1.TargetWebhooks) []Entry
-	// Combines says that one call may do the work of this webhook and of others. Its Handler is one that Mutate has made,
-	// of pods, and its function returns an error only before it changes anything.
+	// Combines says that one call may do the work of this webhook and of others that have it. Each has one entry, about
+	// pods that are created, with the timeout of the settings. Its Handler is one that Mutate has made, of pods, and
+	// the function returns an error only before it changes anything.
 	Combines bool
 	Handler  Handler
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,38 +23,11 @@ const separator = "."
 // combinedPrefix begins the names of combined webhooks.
 const combinedPrefix = "combined-"
 
-// MemberError is the error of one of several webhooks that are combined.
-type MemberError struct {
-	// Webhook is its name.
-	Webhook string
-	Err     error
-}
-
-func (m *MemberError) Error() string { return "webhook " + m.Webhook + ": " + m.Err.Error() }
-
-// Unwrap returns the error of the webhook.
-func (m *MemberError) Unwrap() error { return m.Err }
-
-// PanicError is the error of a webhook that panicked. Its text has nothing of the value, which can be anything.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-func (p *PanicError) Error() string { return "the webhook panicked" }
-
-// Recovered is to be deferred with a pointer to the error of a function: a panic becomes a PanicError.
-func Recovered(err *error) {
-	if value := recover(); value != nil {
-		*err = &PanicError{value, debug.Stack()}
-	}
-}
-
-// combination is a webhook of pods that does the work of several, its members, in their order. Each of them gets the pod
-// as the one before has left it, if it is enabled and the object selector of its entry matches.
+// combination is a webhook of pods that does the work of several, its members, in their order. Each of them gets the
+// pod as the one before has left it, if it is enabled and the object selector of its entry matches.
 type combination struct {
-	// scope is the one that the entry was registered for: while it changes, object selectors are still those that an API
-	// server would evaluate for separate entries.
+	// scope is the one that the entry was registered for: while it changes, object selectors are still those that an
+	// API server would evaluate for separate entries.
 	scope   hubv1alpha1.WebhookScope
 	members []Webhook
 }
@@ -155,22 +127,17 @@ func (w *Webhook) mutatePod(ctx context.Context, request *Request, pod *corev1.P
 	return mutate(ctx, request, pod)
 }
 
-// selects reports whether the object selector of an entry matches labels.
+// selects reports whether the object selector of a member matches labels.
 func (w *Webhook) selects(settings *hubv1alpha1.TargetWebhooks, of map[string]string) (bool, error) {
-	for _, entry := range w.Registration(settings) {
-		selector, err := metav1.LabelSelectorAsSelector(&entry.ObjectSelector)
-		if err != nil {
-			return false, fmt.Errorf("reading its object selector: %w", err)
-		}
-		if selector.Matches(labels.Set(of)) {
-			return true, nil
-		}
+	selector, err := metav1.LabelSelectorAsSelector(&w.Registration(settings)[0].ObjectSelector)
+	if err != nil {
+		return false, fmt.Errorf("reading its object selector: %w", err)
 	}
-	return false, nil
+	return selector.Matches(labels.Set(of)), nil
 }
 
-// CombinedAt returns the combined webhook of a path; false: it is none. Its members are some of the webhooks that can be
-// combined, each once. They are called in the order of the list, whatever the path says.
+// CombinedAt returns the combined webhook of a path; false: it is none. Its members are some of the webhooks that can
+// be combined, each once. They are called in the order of the list, whatever the path says.
 func CombinedAt(path string, webhooks []Webhook) (combined Webhook, is bool) {
 	parts := strings.SplitN(path, separator, len(webhooks)+2)
 	c := &combination{}
@@ -198,17 +165,18 @@ func PathsIn(path string) []string {
 	return []string{path}
 }
 
-// Combined returns webhooks with those of pods combined that have one entry each, with the same namespace selector and
-// the same failure policy. A combined webhook is where its first member was: no webhook of pods depends on what another
-// changes.
+// Combined returns webhooks with those combined that can be, and that have the same namespace selector and the same
+// failure policy. A combined webhook is where its first member was: no webhook of pods depends on what another changes.
 func Combined(webhooks []Webhook, settings *hubv1alpha1.TargetWebhooks) (all []Webhook) {
 	var groups [][]Webhook
-	var entries []Entry // of the first member of each group; the zero value if nothing is combined with it
 	for _, webhook := range webhooks {
-		entry := combinable(webhook, settings)
-		i := slices.IndexFunc(entries, func(first Entry) bool { return first.Rules != nil && first.calledWith(entry) })
+		i := slices.IndexFunc(groups, func(members []Webhook) bool {
+			first := &members[0]
+			return first.Combines && first.Enabled(settings) && webhook.Combines && webhook.Enabled(settings) &&
+				first.Entries(settings)[0].calledWith(webhook.Entries(settings)[0])
+		})
 		if i < 0 {
-			groups, entries = append(groups, []Webhook{webhook}), append(entries, entry)
+			groups = append(groups, []Webhook{webhook})
 			continue
 		}
 		groups[i] = append(groups[i], webhook)
@@ -224,42 +192,29 @@ func Combined(webhooks []Webhook, settings *hubv1alpha1.TargetWebhooks) (all []W
 	return all
 }
 
-// combinable is the only entry of a webhook that has pods sent that are created. The zero value: it is none.
-func combinable(webhook Webhook, settings *hubv1alpha1.TargetWebhooks) Entry {
-	if !webhook.Combines || !webhook.Enabled(settings) {
-		return Entry{}
-	}
-	entries := webhook.Entries(settings)
-	if len(entries) != 1 || !equality.Semantic.DeepEqual(entries[0].Rules, []admissionregistrationv1.RuleWithOperations{
-		Rule("", "v1", "pods", admissionregistrationv1.Create),
-	}) {
-		return Entry{}
-	}
-	return entries[0]
-}
-
-// calledWith reports whether two entries differ only in which objects of a namespace they select.
+// calledWith reports whether API servers call two webhooks that can be combined for the same namespaces, and treat them
+// in the same way. All else that they differ in is which pods they select.
 func (e Entry) calledWith(other Entry) bool {
-	return e.FailurePolicy == other.FailurePolicy && e.MatchPolicy == other.MatchPolicy &&
-		equality.Semantic.DeepEqual(e.Rules, other.Rules) &&
+	return e.FailurePolicy == other.FailurePolicy &&
 		equality.Semantic.DeepEqual(e.NamespaceSelector, other.NamespaceSelector)
 }
 
 // combinedEntry selects what the entries of some webhooks do: requirements on labels that not all of them have become a
-// part of its condition. It waits for as long as the most patient of them.
+// part of its condition.
 func combinedEntry(members []Webhook, settings *hubv1alpha1.TargetWebhooks) (combined Entry) {
 	var entries []Entry
 	for i := range members {
 		if members[i].Enabled(settings) {
-			entries = append(entries, members[i].Entries(settings)...)
+			entries = append(entries, members[i].Entries(settings)[0])
 		}
 	}
 	combined = entries[0]
 	combined.Name, combined.MatchConditions = combinedPrefix+members[0].Name, nil
 	required := combined.ObjectSelector.MatchExpressions
 	for i := range entries {
-		combined.TimeoutSeconds = max(combined.TimeoutSeconds, entries[i].TimeoutSeconds)
-		required = slices.DeleteFunc(slices.Clone(required), func(r Requirement) bool { return !entries[i].requires(r) })
+		required = slices.DeleteFunc(slices.Clone(required), func(r Requirement) bool {
+			return !entries[i].requires(r)
+		})
 	}
 	combined.ObjectSelector = Selector(required)
 

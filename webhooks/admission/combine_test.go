@@ -27,7 +27,9 @@ func member(name string, mutate podMutation, requirements ...Requirement) Webhoo
 		Settings: func(*hubv1alpha1.TargetWebhooks) *hubv1alpha1.Webhook {
 			return &hubv1alpha1.Webhook{Enabled: ptr.To(true)}
 		},
-		Registration: One(func(*hubv1alpha1.TargetWebhooks) Entry { return Entry{ObjectSelector: Selector(requirements)} }),
+		Registration: One(func(*hubv1alpha1.TargetWebhooks) Entry {
+			return Entry{ObjectSelector: Selector(requirements)}
+		}),
 	}
 }
 
@@ -65,7 +67,8 @@ func TestWhatOneCallAnswers(t *testing.T) {
 	add := func(operations ...string) []byte {
 		var all []string
 		for i := 0; i < len(operations); i += 2 {
-			all = append(all, fmt.Sprintf(`{"op":"add","path":"/metadata/labels/%s","value":%q}`, operations[i], operations[i+1]))
+			all = append(all, fmt.Sprintf(`{"op":"add","path":"/metadata/labels/%s","value":%q}`,
+				operations[i], operations[i+1]))
 		}
 		return []byte("[" + strings.Join(all, ",") + "]")
 	}
@@ -100,7 +103,9 @@ func TestWhatOneCallAnswers(t *testing.T) {
 		"one fails": {members: []Webhook{member("a", adds("a")), member("b", fails(errBroken))},
 			err: And(MatchError("webhook b: broken"), MatchError(errBroken))},
 		"one fails, and failures are ignored": {
-			members: []Webhook{member("a", adds("a")), member("b", fails(errBroken)), member("c", adds("c"), Is("x", "y")...)},
+			members: []Webhook{
+				member("a", adds("a")), member("b", fails(errBroken)), member("c", adds("c"), Is("x", "y")...),
+			},
 			ignored: true, failed: []string{"webhook b: broken"},
 			want: Response{
 				Message: "added a; added c", Warnings: []string{"w-a", "w-c", "webhooks that failed were left out: b"},
@@ -112,11 +117,15 @@ func TestWhatOneCallAnswers(t *testing.T) {
 				Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "webhook b: no",
 			}}},
 		"all fail, and failures are ignored": {
-			members: []Webhook{member("a", fails(errBroken)), member("b", fails(ErrUnknown)), member("c", says("m"), exists("c"))},
-			ignored: true, err: And(MatchError(errBroken), MatchError(ErrUnknown), MatchError(ContainSubstring("webhook b: "))),
+			members: []Webhook{
+				member("a", fails(errBroken)), member("b", fails(ErrUnknown)), member("c", says("m"), exists("c")),
+			},
+			ignored: true,
+			err:     And(MatchError(errBroken), MatchError(ErrUnknown), MatchError(ContainSubstring("webhook b: "))),
 		},
 		"one panics": {
-			members: []Webhook{member("a", adds("a")), member("b", panics)}, err: MatchError("webhook b: the webhook panicked"),
+			members: []Webhook{member("a", adds("a")), member("b", panics)},
+			err:     MatchError("webhook b: the webhook panicked"),
 		},
 		"one panics, and failures are ignored": {
 			members: []Webhook{member("a", adds("a")), member("b", panics), member("c", says("m"))},

@@ -16,8 +16,8 @@
 //
 // Combined makes one Webhook of several of pods, so that a pod takes one call for all of them: it is decoded once, the
 // functions of all change it, and there is one patch. The object selectors of each are evaluated here, since the API
-// server evaluates those of the combined entry only. The path has the members, and the scope that their selectors depend
-// on, as they were registered (HUB-22).
+// server evaluates those of the combined entry only. The path has the members, and the scope that their selectors
+// depend on, as they were registered (HUB-22).
 //
 // # Errors
 //

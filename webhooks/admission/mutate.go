@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -12,19 +11,6 @@ import (
 
 	"github.com/trellis-hub/trellis/untrusted"
 )
-
-// RefusedError is the error of an object that is refused for what is in it.
-type RefusedError struct {
-	// Reason is what the sender of the object gets to read.
-	Reason string
-}
-
-// Refuse returns the error that refuses an object.
-func Refuse(format string, args ...any) error {
-	return &RefusedError{untrusted.Message(fmt.Sprintf(format, args...))}
-}
-
-func (r *RefusedError) Error() string { return r.Reason }
 
 // Deny is the response that refuses an object, with a status code of HTTP.
 func Deny(code int32, reason metav1.StatusReason, message string) Response {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -216,7 +215,7 @@ func (c *call) review(w http.ResponseWriter, r *http.Request, webhook *admission
 	}
 	answered, result := answerOf(response)
 	for _, err := range response.Ignored {
-		c.log(review, c.of(err), err)
+		c.log(err, "request", string(review.Request.UID))
 		c.server.Metrics.count(c.of(err), resultFailed)
 	}
 	c.answer(w, review, result, answered)
@@ -243,7 +242,7 @@ func (c *call) failed(w http.ResponseWriter, review *admissionv1.AdmissionReview
 		result = resultPanic
 	}
 	c.name = c.of(err)
-	c.log(review, c.name, err)
+	c.log(err, "request", string(review.Request.UID))
 	switch {
 	case errors.Is(err, admission.ErrUnknown):
 		c.fail(w, result, http.StatusServiceUnavailable, err.Error())
@@ -263,12 +262,12 @@ func (c *call) of(err error) string {
 	return c.name
 }
 
-// log logs that a webhook failed.
-func (c *call) log(review *admissionv1.AdmissionReview, webhook string, err error) {
+// log logs that a webhook failed, with further keys and values.
+func (c *call) log(err error, further ...any) {
 	if !c.server.limits.mayLog(c.Target, c.server.Clock.Now()) {
 		return
 	}
-	keys := []any{"target", metrics.TargetName(c.Target), "webhook", webhook, "request", string(review.Request.UID)}
+	keys := append([]any{"target", metrics.TargetName(c.Target), "webhook", c.of(err)}, further...)
 	var panics *admission.PanicError
 	if errors.As(err, &panics) {
 		keys = append(keys, "panic", fmt.Sprint(panics.Value), "stack", string(panics.Stack))
@@ -300,23 +299,25 @@ func (c *call) answer(
 
 // extra answers a request that is no AdmissionReview.
 func (c *call) extra(w http.ResponseWriter, r *http.Request, extra Extra) {
-	defer func() {
-		value := recover()
-		if value == nil {
-			return
-		}
-		if c.server.limits.mayLog(c.Target, c.server.Clock.Now()) {
-			c.server.Logger.Error(&admission.PanicError{}, "A webhook failed", "target", metrics.TargetName(c.Target),
-				"webhook", c.name, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-		}
-		c.fail(w, resultPanic, http.StatusInternalServerError, "the webhook panicked")
-	}()
 	target, attached := c.found()
 	if !attached {
 		c.fail(w, resultDetached, http.StatusNotFound, "this cluster is not registered")
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
-	extra.ServeTarget(w, r, Caller{Target: c.Target, Settings: target.Settings, Certified: c.certified})
+	if err := c.serve(w, r, extra, target.Settings); err != nil {
+		c.log(err)
+		c.fail(w, resultPanic, http.StatusInternalServerError, err.Error())
+		return
+	}
 	c.server.Metrics.count(c.name, resultExtra)
+}
+
+// serve calls what answers. An error is that it panicked.
+func (c *call) serve(
+	w http.ResponseWriter, r *http.Request, extra Extra, settings hubv1alpha1.TargetWebhooks,
+) (err error) {
+	defer admission.Recovered(&err)
+	extra.ServeTarget(w, r, Caller{Target: c.Target, Settings: settings, Certified: c.certified})
+	return nil
 }

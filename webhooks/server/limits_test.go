@@ -118,6 +118,10 @@ func TestBytesOfATargetInASecond(t *testing.T) {
 	b.Expect(b.post(fails, review("v1", "{}"))).To(allows, "there is room for a small one")
 }
 
+// helpOfRequests is the line of the help of a metric.
+const helpOfRequests = "# HELP trellis_webhook_requests_total Webhook requests of targets, by webhook and result. " +
+	"Requests with a path that the hub did not create have an empty webhook."
+
 // HUB-29.
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
@@ -138,7 +142,7 @@ trellis_target_webhook_requests_total{target="one/a"} 2
 # HELP trellis_webhook_requests_in_flight Webhook requests in flight.
 # TYPE trellis_webhook_requests_in_flight gauge
 trellis_webhook_requests_in_flight 0
-# HELP trellis_webhook_requests_total Webhook requests of targets, by webhook and result. Requests with a path that the hub did not create have an empty webhook.
+`+helpOfRequests+`
 # TYPE trellis_webhook_requests_total counter
 trellis_webhook_requests_total{result="forged",webhook=""} 1
 trellis_webhook_requests_total{result="panic",webhook="test"} 1

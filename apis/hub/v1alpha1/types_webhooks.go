@@ -109,7 +109,8 @@ type WebhookRegistration struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 	// CombinePods has one call do the work of the webhooks of pods that are for the same namespaces and have the same
 	// failure policy: projectedTokenMount, seccompProfile, systemComponentsConfig and podTopologySpreadConstraints, if
-	// nothing else is set. With the policy Fail, the whole call fails if one of them does. Default: false, a call for each.
+	// nothing else is set. With the policy Fail, the whole call fails if one of them does. Default: false, a call for
+	// each.
 	// +optional
 	CombinePods *bool `json:"combinePods,omitempty"`
 }
