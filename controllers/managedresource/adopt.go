@@ -25,7 +25,7 @@ const identityRetry = 10 * time.Second
 func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	if !s.decision.HasTarget { // or too many; events bring it back
 		r.tracker.Forget(s.name)
-		return end(r.status.write(ctx, s, func(d *draft) {
+		return end(r.status.write(ctx, &s.subject, func(d *draft) {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
 				s.decision.Reason, s.decision.Message)
 			d.unknownHealth(s.decision.Reason, s.decision.Message)
@@ -33,7 +33,7 @@ func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Resul
 	}
 	// Objects that are known are ours, although another client removed the finalizer.
 	if states, _ := r.tracker.AcceptedStates(s.name); !s.marked() && len(states) == 0 {
-		if err := r.status.write(ctx, s, func(d *draft) { d.Resources = nil }); err != nil {
+		if err := r.status.write(ctx, &s.subject, func(d *draft) { d.Resources = nil }); err != nil {
 			return end(err)
 		}
 		base := s.mr.DeepCopy()
@@ -46,7 +46,7 @@ func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Resul
 		}
 	}
 	if wasIgnored(&s.mr.Status) { // whatever follows, it is not ignored any longer
-		if err := r.status.write(ctx, s, (*draft).notIgnored); err != nil {
+		if err := r.status.write(ctx, &s.subject, (*draft).notIgnored); err != nil {
 			return end(err)
 		}
 	}
@@ -75,11 +75,11 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	switch {
 	case len(s.mr.Status.Resources) == 0 || ptr.Deref(s.mr.Spec.KeepObjects, false):
 	case !found:
-		r.events.left(s, fmt.Sprintf("the cluster with UID %s is no longer registered", bound))
+		r.events.left(&s.subject, fmt.Sprintf("the cluster with UID %s is no longer registered", bound))
 	case givenUp(s.mr, status):
-		r.events.left(s, "their deletion is forced and the old target cluster is not reachable")
+		r.events.left(&s.subject, "their deletion is forced and the old target cluster is not reachable")
 	default:
-		if err := r.status.write(ctx, s, (*draft).pending); err != nil {
+		if err := r.status.write(ctx, &s.subject, (*draft).pending); err != nil {
 			return end(err)
 		}
 		if done, result, err := r.clean(ctx, s, old, status); done || err != nil {
@@ -89,7 +89,7 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	s.log.Info("Moving to another target", "oldTargetUID", bound, "newTargetUID", now.UID)
 	r.forget(s)
 	s.forgotten = false // it continues elsewhere
-	if err := r.status.write(ctx, s, func(d *draft) { d.Resources = nil }); err != nil {
+	if err := r.status.write(ctx, &s.subject, func(d *draft) { d.Resources = nil }); err != nil {
 		return end(err)
 	}
 	// Bound to the new one in one step: a finalizer without a mark would belong to no target.

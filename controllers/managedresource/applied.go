@@ -39,8 +39,10 @@ type appliedNotes struct {
 	tracker *tracker.Tracker
 }
 
-// writeWhenDue writes the note if it is due, and otherwise has a run come when it is.
-func (n *appliedNotes) writeWhenDue(ctx context.Context, s *scope, result reconcile.Result) (reconcile.Result, error) {
+// writeWhenDue writes the note of an input if it is due, and otherwise has a run come when it is.
+func (n *appliedNotes) writeWhenDue(
+	ctx context.Context, s *subject, input string, result reconcile.Result,
+) (reconcile.Result, error) {
 	due := s.state.noteDue
 	if due.IsZero() {
 		return result, nil
@@ -51,16 +53,16 @@ func (n *appliedNotes) writeWhenDue(ctx context.Context, s *scope, result reconc
 		}
 		return result, nil
 	}
-	return result, n.write(ctx, s)
+	return result, n.write(ctx, s, input)
 }
 
 // write notes what was applied and how the objects were then. Nothing is written while something is not known.
-func (n *appliedNotes) write(ctx context.Context, s *scope) error {
+func (n *appliedNotes) write(ctx context.Context, s *subject, input string) error {
 	states, complete := n.tracker.AcceptedStates(s.name)
 	if !complete {
 		return nil
 	}
-	value := applied{Input: s.input, Fingerprint: tracker.Fingerprint(states)}.String()
+	value := applied{Input: input, Fingerprint: tracker.Fingerprint(states)}.String()
 	if s.mr.Annotations[hubv1alpha1.AppliedAnnotation] != value {
 		base := s.mr.DeepCopy()
 		metav1.SetMetaDataAnnotation(&s.mr.ObjectMeta, hubv1alpha1.AppliedAnnotation, value)
@@ -73,10 +75,10 @@ func (n *appliedNotes) write(ctx context.Context, s *scope) error {
 }
 
 // takeBack removes the note of an input, after a run that failed with the same input.
-func (n *appliedNotes) takeBack(ctx context.Context, s *scope) error {
+func (n *appliedNotes) takeBack(ctx context.Context, s *subject, input string) error {
 	s.state.noteDue = time.Time{}
 	noted, ok := parseApplied(s.mr.Annotations[hubv1alpha1.AppliedAnnotation])
-	if !ok || noted.Input != s.input {
+	if !ok || noted.Input != input {
 		return nil
 	}
 	base := s.mr.DeepCopy()

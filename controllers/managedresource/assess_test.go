@@ -82,7 +82,9 @@ func judged(t *testing.T) *judging {
 	j.Expect(j.server.Get(j.ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
 	j.clusters.Add(cluster, clustersfake.Target{})
 	j.work = &scope{
-		name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr, state: &state{}, clock: j.clock, syncPeriod: time.Hour,
+		subject: subject{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr, state: &state{}, clock: j.clock},
+
+		syncPeriod: time.Hour,
 	}
 	source := store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {})
 	j.reconciler = &reconciler{
@@ -153,7 +155,7 @@ func (j *judging) judge() {
 
 // setApplied writes the condition ResourcesApplied alone.
 func (j *judging) setApplied(status resourcesv1alpha1.ConditionStatus, reason, message string) error {
-	return j.status.write(j.ctx, j.work, func(d *draft) {
+	return j.status.write(j.ctx, &j.work.subject, func(d *draft) {
 		d.say(resourcesv1alpha1.ConditionResourcesApplied, status, reason, message)
 	})
 }
@@ -303,7 +305,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		"H3 it failed":           {happens: applied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed), health: kept, rollout: kept},
 		"H3 the condition is missing": {
 			happens: func(j *judging) {
-				j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
+				j.Expect(j.status.write(j.ctx, &j.work.subject, func(d *draft) {
 					d.Conditions = d.Conditions[1:]
 				})).To(Succeed())
 			},
@@ -374,7 +376,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 					j.look()
 					health, rollout = wellHealth, wellRollout
 				} else {
-					j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
+					j.Expect(j.status.write(j.ctx, &j.work.subject, func(d *draft) {
 						d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
 					})).To(Succeed())
 				}
@@ -450,7 +452,7 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.clusters.Put(j.work.target, "Service.v1", service)
 	j.shown()
 	before := "Service c/d is unhealthy: the load balancer has no ingress yet\n  Last warning events:\n  - cloud, ..."
-	j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
+	j.Expect(j.status.write(j.ctx, &j.work.subject, func(d *draft) {
 		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, "ServiceUnhealthy", before)
 		d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse,
 			resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
@@ -461,7 +463,7 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.Expect(j.writes).To(Equal(writes))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HaveSuffix(before))
 
-	j.Expect(j.status.write(j.ctx, j.work, func(d *draft) {
+	j.Expect(j.status.write(j.ctx, &j.work.subject, func(d *draft) {
 		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue,
 			resourcesv1alpha1.ReasonResourcesHealthy, "x")
 	})).To(Succeed())

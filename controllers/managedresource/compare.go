@@ -41,13 +41,13 @@ func (r *reconciler) findInput(ctx context.Context, s *scope) (bool, reconcile.R
 		return endWith(s.resync(), r.health.notApplied(ctx, s, resourcesv1alpha1.ReasonContentTooLarge, err.Error()))
 	}
 	if s.mr.Annotations[hubv1alpha1.AppliedAnnotation] != "" && s.mr.Status.ObservedGeneration == s.mr.Generation {
-		r.content.learn(ctx, s)
+		r.content.learn(ctx, &s.subject)
 	}
-	s.input, s.current = r.content.input(s)
+	s.input, s.current = r.content.input(&s.subject)
 	if r.alwaysUpdate && s.state.applyDue(r.clock.Now(), r.syncPeriod) {
 		s.state.demanded = true
 	}
-	if missing, ok := r.content.missing(s); ok {
+	if missing, ok := r.content.missing(&s.subject); ok {
 		return endWith(r.health.cannotRead(ctx, s, r.content, missing))
 	}
 	return goOn()
@@ -93,7 +93,7 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 		s.compared = r.tracker.Judge(s.name)
 		return endWith(r.health.evaluateApplied(ctx, s))
 	}
-	abandoned := r.neighbours.of(ctx, s).abandoned(s.state.yields)
+	abandoned := r.neighbours.of(ctx, &s.subject).abandoned(s.state.yields)
 	s.limitCorrections(slices.Concat(s.compared.Drifted, s.compared.Missing, abandoned))
 	switch {
 	case len(s.todo) > 0:
@@ -104,7 +104,7 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 	}
 	result, err := r.health.evaluateApplied(ctx, s)
 	if err == nil && appliedTrue(s.mr) {
-		result, err = r.notes.writeWhenDue(ctx, s, result)
+		result, err = r.notes.writeWhenDue(ctx, &s.subject, s.input, result)
 	}
 	return endWith(result, err)
 }

@@ -28,12 +28,12 @@ const (
 
 // conclude reports and writes the result of a run of everything, and decides when the next one is.
 func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	r.events.report(s, s.applied)
-	r.events.warnUnplaced(s, s.applied)
-	r.events.reportPruned(s, s.plan.pruneCause(), s.pruned, func() string { return r.content.emptiedBy(ctx, s) })
+	r.events.report(&s.subject, s.applied)
+	r.events.warnUnplaced(&s.subject, s.bundle, s.applied)
+	r.events.reportPruned(&s.subject, s.plan.pruneCause(), s.pruned, func() string { return r.content.emptiedBy(ctx, &s.subject) })
 	inv, pending := s.inventoryAfter()
 	failures := apply.Failures(s.applied)
-	if r.targets.lost(ctx, s, failures, pending) {
+	if r.targets.lost(ctx, &s.subject, failures, pending) {
 		return endWith(r.health.concludeLost(ctx, s, inv))
 	}
 	run := conditions.Run{
@@ -49,9 +49,9 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	if finished {
 		r.tracker.AwaitShown(ctx, s.name, shownPatience) // or else the health needs a write of its own right afterwards
 	}
-	r.lacks.retry(s, r.enqueue)
+	r.lacks.retry(&s.subject, s.applied, r.enqueue)
 	s.compared = r.tracker.Judge(s.name)
-	err := r.status.write(ctx, s, func(d *draft) {
+	err := r.status.write(ctx, &s.subject, func(d *draft) {
 		d.Resources = inv
 		if !finished {
 			r.health.assessFailure(ctx, d, s)
@@ -84,14 +84,14 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	if v := &s.compared; v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return endWith(reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil)
 	}
-	return endWith(r.notes.writeWhenDue(ctx, s, s.settled()))
+	return endWith(r.notes.writeWhenDue(ctx, &s.subject, s.input, s.settled()))
 }
 
 // concludeFailure decides when a run is repeated that did not succeed as a whole.
 func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions.Condition, failures []apply.Outcome,
 	pending []prune.Outcome) (bool, reconcile.Result, error) {
 	r.changes.resume(s.name, s.changed) // it is not applied yet
-	if err := r.notes.takeBack(ctx, s); err != nil {
+	if err := r.notes.takeBack(ctx, &s.subject, s.input); err != nil {
 		return end(err)
 	}
 	if c.Reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
@@ -109,7 +109,7 @@ func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions
 	lacking := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return conditions.Lacks(o.Err) })
 	r.lacks.set(s.name, s.target, lacking)
 	result = s.withDrift(s.whenDue(result, pending), failures...)
-	if r.objects.wentMeanwhile(s, s.state.awaited) {
+	if r.objects.wentMeanwhile(&s.subject, s.present, s.state.awaited) {
 		result = sooner(result, busyRetry)
 	}
 	return endWith(result, nil)
@@ -132,7 +132,7 @@ func awaited(failures []apply.Outcome, pending []prune.Outcome) map[inventory.Ke
 // inventoryAfter is what the ManagedResource owns after a run: what is desired, what could not be deleted yet, and what
 // must not be given up because the bundle is incomplete. pending are the deletions that are not done.
 func (s *scope) inventoryAfter() (inv []resourcesv1alpha1.ObjectReference, pending []prune.Outcome) {
-	book := bookOf(s.mr)
+	book := s.book()
 	wanted := sets.Set[inventory.Key]{}
 	for i := range s.plan.objects {
 		wanted.Insert(inventory.KeyOf(s.plan.objects[i].Entry))

@@ -74,7 +74,7 @@ const engineVersion = "3"
 
 // inputOf condenses everything that decides what is applied: the spec, the versions of the Secrets and the settings of
 // the hub.
-func inputOf(s *scope, managedBy string, secrets []secretindex.Version) string {
+func inputOf(s *subject, managedBy string, secrets []secretindex.Version) string {
 	spec, err := json.Marshal(s.mr.Spec)
 	if err != nil { // cannot happen for a decoded object; a unique input leads to an apply
 		spec = fmt.Append(nil, s.mr.Generation)
@@ -95,7 +95,7 @@ func inputOf(s *scope, managedBy string, secrets []secretindex.Version) string {
 
 // input is inputOf the Secrets as far as they are known. current is false if a Secret's version is not known or the
 // Secret is missing.
-func (c *content) input(s *scope) (text string, current bool) {
+func (c *content) input(s *subject) (text string, current bool) {
 	names := secretNames(s.mr)
 	versions := make([]secretindex.Version, 0, len(names))
 	current = true
@@ -111,7 +111,7 @@ func (c *content) input(s *scope) (text string, current bool) {
 
 // learn looks up Secrets whose versions are not known. They came while this hub was standing by, after its first list:
 // without a look, a new leader would apply again whatever changed since it was started.
-func (c *content) learn(ctx context.Context, s *scope) {
+func (c *content) learn(ctx context.Context, s *subject) {
 	for _, name := range secretNames(s.mr) {
 		if _, known := c.secrets.Get(name); known || name.Name == "" {
 			continue
@@ -121,7 +121,7 @@ func (c *content) learn(ctx context.Context, s *scope) {
 }
 
 // missing returns a referenced Secret that is known not to exist.
-func (c *content) missing(s *scope) (*secretError, bool) {
+func (c *content) missing(s *subject) (*secretError, bool) {
 	for _, name := range secretNames(s.mr) {
 		if version, known := c.secrets.Get(name); known && !version.Exists() {
 			return &secretError{name: name, err: apierrors.NewNotFound(corev1.Resource("secrets"), name.Name)}, true
@@ -133,7 +133,7 @@ func (c *content) missing(s *scope) (*secretError, bool) {
 // read gets the Secrets one by one and decodes them, within the memory for bundles: the bundle may be used until the
 // end of the run or the next read. The returned input belongs to the content that was read. Errors are those of
 // isContentError, a bundle.BusyError that ends the run, and those of the source and of ctx.
-func (c *content) read(ctx context.Context, s *scope) (b *bundle.Bundle, input string, err error) {
+func (c *content) read(ctx context.Context, s *subject) (b *bundle.Bundle, input string, err error) {
 	names, err := references.Of(s.mr)
 	if err != nil {
 		return nil, "", &tooLargeError{reason: resourcesv1alpha1.ReasonContentTooLarge, message: err.Error()}
@@ -180,7 +180,7 @@ func (c *content) read(ctx context.Context, s *scope) (b *bundle.Bundle, input s
 // recall is read for an input that was applied, and reads the Secrets only if their content is not kept: correcting an
 // object needs no request to the source, which may be busy. If a Secret has changed meanwhile, its event makes
 // everything be applied again; and the fence of the term (package leader) prevents a former leader from writing.
-func (c *content) recall(ctx context.Context, s *scope, input string) (*bundle.Bundle, string, error) {
+func (c *content) recall(ctx context.Context, s *subject, input string) (*bundle.Bundle, string, error) {
 	kept := s.state.kept(input)
 	if kept == nil {
 		return c.read(ctx, s)
@@ -202,7 +202,7 @@ func (c *content) recall(ctx context.Context, s *scope, input string) (*bundle.B
 }
 
 // begin begins the use of a bundle, which ends with the run.
-func (c *content) begin(ctx context.Context, s *scope) error {
+func (c *content) begin(ctx context.Context, s *subject) error {
 	s.endSession()
 	owner := semaphore.Owner{Namespace: s.name.Namespace, Name: s.target.Name}
 	session, err := c.bundles.Begin(ctx, owner, c.parallel, s.state.needs)
@@ -252,7 +252,7 @@ func metadataOfSecret() *metav1.PartialObjectMetadata {
 // torn reports whether a Secret has changed since read returned an input. Secrets are read one after the other, so an
 // object that was moved from one to another meanwhile may be in neither of what was read, although it was wanted all
 // the time.
-func (c *content) torn(ctx context.Context, s *scope, input string) (bool, error) {
+func (c *content) torn(ctx context.Context, s *subject, input string) (bool, error) {
 	names, err := references.Of(s.mr)
 	if err != nil || len(names) < 2 {
 		return false, err
@@ -273,7 +273,7 @@ const emptySecrets = 5
 
 // emptiedBy says of a ManagedResource without manifests which Secrets hold none, and who changed them last. What
 // changed last comes first, for that is what emptied it.
-func (c *content) emptiedBy(ctx context.Context, s *scope) string {
+func (c *content) emptiedBy(ctx context.Context, s *subject) string {
 	all := secretNames(s.mr)
 	if len(all) == 0 {
 		return "spec.secretRefs is empty"

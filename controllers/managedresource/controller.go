@@ -12,14 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
@@ -35,38 +31,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/fairqueue"
-	"github.com/trellis-hub/trellis/metrics"
 )
-
-// ClassOptions is a class with the size of its pool.
-type ClassOptions struct {
-	*assignment.Class
-	// ConcurrentSyncs is the number of ManagedResources that are worked on at the same time, without those that wait for
-	// their targets; default 5.
-	ConcurrentSyncs int
-}
-
-// share is how many runs of a class may be under way for one target: a few where there are many targets, all where
-// there is one.
-func (c ClassOptions) share(concurrentSyncs int) int {
-	if c.FixedTarget() != (clustercache.ClusterKey{}) {
-		return concurrentSyncs
-	}
-	return max(1, min(4, concurrentSyncs))
-}
-
-// workersForSeat is how many runs may be under way for each one that may compute. All but those wait for their targets,
-// and cost a goroutine of some KiB.
-const workersForSeat = 50
-
-// workers is how many runs of a class may be under way, and seats how many of them may compute at the same time. A
-// class with one target has no other target to protect from it: zero seats.
-func (c ClassOptions) workers(concurrentSyncs int) (workers, seats int) {
-	if c.FixedTarget() != (clustercache.ClusterKey{}) {
-		return concurrentSyncs, 0
-	}
-	return workersForSeat * concurrentSyncs, concurrentSyncs
-}
 
 // Options of a Controller. All fields without a default are required.
 type Options struct {
@@ -112,7 +77,7 @@ type Controller struct {
 	warnings   *notes.Reader
 	dispatcher *dispatch.Dispatcher
 	reconciler *reconciler
-	supervisor *supervisor
+	workers    *workers
 	began      atomic.Pointer[time.Time]
 }
 
@@ -158,7 +123,10 @@ func New(o Options) (*Controller, error) {
 		Notify: func(mr types.NamespacedName) { c.notify(mr, tracker.CauseHealth) },
 	})
 	c.reconciler = newReconciler(o, c, source)
-	c.supervisor = newSupervisor(c.reconciler.Reconcile, o.Clock, o.Logger)
+	c.workers = newWorkers(workersOptions{
+		Run: c.reconciler.Reconcile, RunTimeout: o.RunTimeout, Clock: o.Clock, Logger: o.Logger, Metrics: o.Metrics,
+		QueueMetrics: o.QueueMetrics,
+	})
 	o.Facts.Publish(c)
 	return c, nil
 }
@@ -201,7 +169,10 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	ready := make(chan struct{}, len(c.options.Classes))
 	for _, class := range c.options.Classes {
-		ctrl, err := c.classController(class, ready)
+		ctrl, err := c.workers.controller(class, func(queue priorityqueue.PriorityQueue[dispatch.Request]) {
+			c.dispatcher.SetQueue(class.Name, queue)
+			ready <- struct{}{}
+		})
 		if err != nil {
 			cancel(err)
 			break
@@ -218,7 +189,10 @@ func (c *Controller) Start(ctx context.Context) error {
 		c.reconciler.changes.start(mr, c.options.Clock.Now())
 		c.dispatcher.EnqueueName(ctx, mr, dispatch.PriorityUser)
 	})
-	defer c.options.Metrics.begin(c)()
+	defer c.options.Metrics.begin(Term{
+		Cache: c.options.Cache, Clusters: c.options.Clusters, Assigner: c.assigner, Tracker: c.tracker,
+		Changes: c.reconciler.changes, QueueMetrics: c.options.QueueMetrics, Clock: c.options.Clock,
+	})()
 	run("events", c.dispatcher.Watch)
 	run("warnings", c.warnings.Run)
 
@@ -243,7 +217,7 @@ func (c *Controller) Began() time.Time {
 
 // WorkersLostSince returns since when no worker of some class has been able to begin anything, because all of them are
 // occupied by runs that do not end; zero if there is no such class.
-func (c *Controller) WorkersLostSince() time.Time { return c.supervisor.occupiedSince() }
+func (c *Controller) WorkersLostSince() time.Time { return c.workers.lostSince() }
 
 // OldestHandling returns since when the longest running handler of an informer has been handling an event; zero if
 // none is.
@@ -271,73 +245,4 @@ func (c *Controller) caughtUp(ctx context.Context) bool {
 		case <-c.options.Clock.After(barrierRetry):
 		}
 	}
-}
-
-// sourceRetries are the pauses after errors, which are the source's: those of targets have pauses of their own. They
-// end soon, for after an outage of the source what targets have come to meanwhile is still to be reported, and no event
-// brings it.
-func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](retryFirst/4, sourceRetryLast)
-}
-
-// classController has the queue and the workers of a class. It sends to ready when its queue takes requests.
-func (c *Controller) classController(class ClassOptions, ready chan<- struct{}) (
-	controller.TypedController[dispatch.Request], error) {
-	syncs := class.ConcurrentSyncs
-	if syncs <= 0 {
-		syncs = 5
-	}
-	workers, seats := class.workers(syncs)
-	c.supervisor.employ(assignment.ClassName(class.Name), workers)
-	name := assignment.ClassName(class.Name)
-	var requests *fairqueue.Queue[dispatch.Request] // made when the controller starts
-	runs := timed{
-		supervisor: c.supervisor, class: c.options.Metrics.of(class.Name), clock: c.options.Clock, log: c.options.Logger,
-	}
-	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[dispatch.Request]{
-		Reconciler: reconcile.TypedFunc[dispatch.Request](
-			func(ctx context.Context, r dispatch.Request) (reconcile.Result, error) {
-				return runs.Reconcile(requests.Context(ctx, r), r)
-			}),
-		MaxConcurrentReconciles: workers,
-		SkipNameValidation:      new(true), // each term of leadership has its own
-		LogConstructor: func(r *dispatch.Request) logr.Logger {
-			log := c.options.Logger.WithValues("class", name)
-			if r != nil {
-				log = log.WithValues("target", metrics.TargetName(r.Target), "managedResource", r.String())
-			}
-			return log
-		},
-		NewQueue: func(_ string,
-			limiter workqueue.TypedRateLimiter[dispatch.Request]) workqueue.TypedRateLimitingInterface[dispatch.Request] {
-			requests = fairqueue.New(name, fairqueue.Options[dispatch.Request]{
-				Flow:        dispatch.Flow,
-				Tenant:      dispatch.Tenant,
-				MaxInFlight: func(string) int { return class.share(syncs) },
-				Seats:       seats,
-				Workers:     workers,
-				Changes:     dispatch.PriorityUser,
-				RateLimiter: sourceRetries(),
-				Metrics:     c.options.QueueMetrics,
-				Served:      c.options.Metrics.served,
-			})
-			return requests
-		},
-		// A run is bounded by its own deadlines for each call; this is the last resort against one that hangs.
-		ReconciliationTimeout: c.options.RunTimeout,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("class %q: %w", class.Name, err)
-	}
-	err = ctrl.Watch(source.TypedFunc[dispatch.Request](
-		func(_ context.Context, queue workqueue.TypedRateLimitingInterface[dispatch.Request]) error {
-			fair, ok := queue.(priorityqueue.PriorityQueue[dispatch.Request])
-			if !ok {
-				return fmt.Errorf("class %q: the queue is a %T without priorities", class.Name, queue)
-			}
-			c.dispatcher.SetQueue(class.Name, fair)
-			ready <- struct{}{}
-			return nil
-		}))
-	return ctrl, err
 }

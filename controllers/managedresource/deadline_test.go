@@ -74,7 +74,7 @@ func (d *slowDiscovery) steps() map[string]func(ctx context.Context) (failed int
 	b, intents, refs := many()
 	return map[string]func(context.Context) (int, error){
 		"plan": func(ctx context.Context) (int, error) {
-			work := &scope{
+			work := &subject{
 				mr:    &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}},
 				class: &assignment.Class{},
 				name:  types.NamespacedName{Namespace: "a", Name: "b"},

@@ -24,7 +24,7 @@ func (r *reconciler) announceDeletion(ctx context.Context, s *scope) (bool, reco
 		r.forget(s)
 		return end(nil)
 	}
-	err := r.status.write(ctx, s, (*draft).deleting)
+	err := r.status.write(ctx, &s.subject, (*draft).deleting)
 	return err != nil, reconcile.Result{}, err
 }
 
@@ -33,15 +33,15 @@ func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Res
 	if s.needsNoTarget() {
 		return goOn()
 	}
-	key, status, registered, err := r.targets.ofObjects(ctx, s, r.assigner)
+	key, status, registered, err := r.targets.ofObjects(ctx, &s.subject, r.assigner)
 	if err != nil {
 		return end(err)
 	}
 	switch {
 	case !registered:
-		r.events.left(s, "its target cluster is no longer registered")
+		r.events.left(&s.subject, "its target cluster is no longer registered")
 	case givenUp(s.mr, status):
-		r.events.left(s, "its deletion is forced and the target cluster is not reachable")
+		r.events.left(&s.subject, "its deletion is forced and the target cluster is not reachable")
 	default:
 		return r.clean(ctx, s, key, status)
 	}
@@ -54,7 +54,7 @@ func (r *reconciler) clean(
 	ctx context.Context, s *scope, key clustercache.ClusterKey, status clustercache.Status,
 ) (bool, reconcile.Result, error) {
 	waits := func(message string) (bool, reconcile.Result, error) {
-		return end(r.status.write(ctx, s, func(d *draft) {
+		return end(r.status.write(ctx, &s.subject, func(d *draft) {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
 				resourcesv1alpha1.ReasonDeletionPending, message)
 		}))
@@ -75,12 +75,13 @@ func (r *reconciler) clean(
 	if err != nil {
 		return end(err)
 	}
-	policy := r.objects.prunePolicy(r.neighbours.in(ctx, s, status.UID, key), nil)
+	policy := r.objects.prunePolicy(r.neighbours.in(ctx, &s.subject, status.UID, key), nil)
 	policy.Forced = resourcesv1alpha1.IsTruthy(s.mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
 	if err := r.tracker.Track(ctx, s.name, key, s.mr.Status.Resources, exact(s.mr)); err != nil && !isDown(err) {
 		return end(err)
 	}
-	r.objects.begin(s)
+	s.compared, _ = r.objects.begin(&s.subject)
+	s.present = s.compared.Observed
 	defer r.tracker.End(s.name) // after a panic, too
 	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
 	defer cancel()
@@ -89,7 +90,7 @@ func (r *reconciler) clean(
 	if err := ctx.Err(); err != nil {
 		return end(err)
 	}
-	r.events.reportPruned(s, cleanCause(s), outcomes, nil)
+	r.events.reportPruned(&s.subject, cleanCause(&s.subject), outcomes, nil)
 	var left []resourcesv1alpha1.ObjectReference
 	var pending []prune.Outcome
 	progress := false
@@ -99,7 +100,7 @@ func (r *reconciler) clean(
 			left, pending = append(left, o.Ref), append(pending, o)
 		}
 	}
-	err = r.status.write(ctx, s, func(d *draft) {
+	err = r.status.write(ctx, &s.subject, func(d *draft) {
 		d.Resources = left
 		if len(pending) > 0 {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
@@ -114,7 +115,7 @@ func (r *reconciler) clean(
 	if progress {
 		pause = min(pause, time.Second)
 	}
-	if r.objects.wentMeanwhile(s, awaited(nil, pending)) {
+	if r.objects.wentMeanwhile(&s.subject, s.present, awaited(nil, pending)) {
 		pause = busyRetry
 	}
 	return endWith(s.whenDue(reconcile.Result{RequeueAfter: pause}, pending), nil)
@@ -125,7 +126,7 @@ func (r *reconciler) clean(
 func (r *reconciler) letGo(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	others := slices.ContainsFunc(r.assigner.Holders(s.mr), func(c *assignment.Class) bool { return c != s.class })
 	if (s.decision.Leaving || others) && len(s.mr.Status.Resources) > 0 {
-		if err := r.status.write(ctx, s, func(d *draft) { d.Resources = nil }); err != nil {
+		if err := r.status.write(ctx, &s.subject, func(d *draft) { d.Resources = nil }); err != nil {
 			return end(err)
 		}
 	}

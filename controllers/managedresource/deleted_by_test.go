@@ -55,7 +55,7 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 // To give up on a target helps if it cannot be reached, and does nothing otherwise.
 func TestForcedDeletionIsAdvisedWhereItHelps(t *testing.T) {
 	g := NewWithT(t)
-	work := &scope{mr: &resourcesv1alpha1.ManagedResource{}}
+	work := &scope{subject: subject{mr: &resourcesv1alpha1.ManagedResource{}}}
 	key := clustercache.ClusterKey{Namespace: "a", Name: "b"}
 	for state, helps := range map[clustercache.State]bool{
 		clustercache.StateDisconnected: true, clustercache.StateRefused: true,

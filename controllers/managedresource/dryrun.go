@@ -29,7 +29,7 @@ type previewer struct {
 
 // preview finds out what a run would change; nil if that is not known. Nothing is written, neither to the
 // ManagedResource nor to the target: applies are sent with the server's own dry run.
-func (p *previewer) preview(ctx context.Context, s *scope) (*hubv1alpha1.DryRunReport, error) {
+func (p *previewer) preview(ctx context.Context, s *subject) (*hubv1alpha1.DryRunReport, error) {
 	report := &hubv1alpha1.DryRunReport{}
 	switch {
 	case s.goes():
@@ -49,7 +49,7 @@ func (p *previewer) preview(ctx context.Context, s *scope) (*hubv1alpha1.DryRunR
 }
 
 // previewDeletes reports what would be deleted: objects that exist, and that no other owner keeps.
-func (p *previewer) previewDeletes(ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport,
+func (p *previewer) previewDeletes(ctx context.Context, s *subject, report *hubv1alpha1.DryRunReport,
 	refs []resourcesv1alpha1.ObjectReference) error {
 	if len(refs) == 0 {
 		return nil
@@ -80,7 +80,7 @@ func (p *previewer) previewDeletes(ctx context.Context, s *scope, report *hubv1a
 
 // previewApply reports what applying would change. planned is false if that is not known.
 func (p *previewer) previewApply(
-	ctx context.Context, s *scope, report *hubv1alpha1.DryRunReport,
+	ctx context.Context, s *subject, report *hubv1alpha1.DryRunReport,
 ) (planned bool, err error) {
 	if !s.decision.HasTarget {
 		s.log.Info("Dry run: no target", "reason", s.decision.Reason)
@@ -107,7 +107,7 @@ func (p *previewer) previewApply(
 		return false, err
 	}
 	p.objects.noteAutoscalers(ctx, s, s.access, plan.prepared(), false)
-	book := bookOf(s.mr)
+	book := s.book()
 	for i, in := range plan.intents(book) {
 		change, err := p.objects.preview(ctx, s.access, in)
 		if err != nil {

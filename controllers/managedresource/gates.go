@@ -79,7 +79,7 @@ func (r *reconciler) pause(ctx context.Context, s *scope) (bool, reconcile.Resul
 	if !s.goes() || !s.marked() || s.boundUID() == "" || s.class.DryRun {
 		return end(nil)
 	}
-	return end(r.status.write(ctx, s, func(d *draft) {
+	return end(r.status.write(ctx, &s.subject, func(d *draft) {
 		d.deleting()
 		d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
 			resourcesv1alpha1.ReasonDeletionPending, waitsForPause(s, s.target))
@@ -120,7 +120,7 @@ func (r *reconciler) ignore(ctx context.Context, s *scope) (bool, reconcile.Resu
 	case resourcesv1alpha1.IsTruthy(s.mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]) && !deleting:
 		r.tracker.Forget(s.name)
 		s.state.keep("", nil)
-		return end(r.status.write(ctx, s, (*draft).ignored))
+		return end(r.status.write(ctx, &s.subject, (*draft).ignored))
 	case s.decision.AwaitFinalizer != "" && !s.goes():
 		s.log.V(1).Info("Waiting for another instance to finish", "finalizer", s.decision.AwaitFinalizer)
 		return end(nil)
@@ -133,7 +133,7 @@ func (r *reconciler) dryRun(ctx context.Context, s *scope) (bool, reconcile.Resu
 	if !s.class.DryRun {
 		return goOn()
 	}
-	report, err := (&previewer{r.content, r.targets, r.objects, r.neighbours}).preview(ctx, s)
+	report, err := (&previewer{r.content, r.targets, r.objects, r.neighbours}).preview(ctx, &s.subject)
 	if report != nil {
 		r.dryRuns.set(s.name, s.target, *report)
 	}

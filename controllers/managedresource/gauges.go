@@ -7,12 +7,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -41,6 +44,17 @@ var (
 	descTargetOverdue       = metricTargetOverdue.Desc()
 )
 
+// Term is what the gauges are read from during a term of leadership.
+type Term struct {
+	Cache        client.Reader // the informer of ManagedResources
+	Clusters     clustercache.ClusterCache
+	Assigner     *assignment.Assigner
+	Tracker      *tracker.Tracker
+	Changes      *latencies         // since a change of content was seen
+	QueueMetrics *fairqueue.Metrics // nil: nothing is said of what waits
+	Clock        clock.PassiveClock
+}
+
 // Describe implements prometheus.Collector.
 func (gauges) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descResources, descDeleting, descDeletion, descTargetNotReady, descTargetObjects,
@@ -53,7 +67,7 @@ func (gauges) Describe(descriptions chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (g gauges) Collect(collected chan<- prometheus.Metric) {
 	g.metrics.mu.Lock()
-	c := g.metrics.term
+	t := g.metrics.term
 	overdue := maps.Clone(g.metrics.overdueRuns)
 	g.metrics.mu.Unlock()
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
@@ -62,10 +76,10 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 	for key, runs := range overdue { // also of a term that is over
 		gauge(descTargetOverdue, float64(runs), metrics.TargetName(key))
 	}
-	if c == nil || c.Began().IsZero() {
+	if t == nil {
 		return
 	}
-	found, ok := c.census()
+	found, ok := t.census(g.metrics.reasons)
 	if !ok {
 		return
 	}
@@ -76,15 +90,15 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 		gauge(descDeleting, float64(d.count), class)
 		gauge(descDeletion, d.oldest.Seconds(), class)
 	}
-	oldest, longest := c.flowsByTarget()
+	oldest, longest := t.flowsByTarget()
 	for key, run := range longest {
 		if run > longRun {
 			gauge(descTargetLongest, run.Seconds(), metrics.TargetName(key))
 		}
 	}
-	objects := c.tracker.Objects()
+	objects := t.Tracker.Objects()
 	registered := map[clustercache.ClusterKey]bool{}
-	for _, key := range c.targets() {
+	for _, key := range t.targets() {
 		registered[key] = true
 		name := metrics.TargetName(key)
 		gauge(descTargetNotReady, float64(found.targets[key].notReady), name)
@@ -104,12 +118,12 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 	}
 	g.metrics.mu.Unlock()
 	for key := range registered {
-		t, name := counters[key], metrics.TargetName(key)
+		figures, name := counters[key], metrics.TargetName(key)
 		counter := func(desc *prometheus.Desc, n uint64) {
 			collected <- metrics.Const(desc, prometheus.CounterValue, float64(n), name)
 		}
-		counter(descTargetDrift, t.corrections)
-		t.each(func(desc *prometheus.Desc, n uint64) {
+		counter(descTargetDrift, figures.corrections)
+		figures.each(func(desc *prometheus.Desc, n uint64) {
 			if n > 0 {
 				counter(desc, n)
 			}
@@ -118,12 +132,12 @@ func (g gauges) Collect(collected chan<- prometheus.Metric) {
 }
 
 // targets are those that ManagedResources can be in: the registered ones and those of classes with a fixed one.
-func (c *Controller) targets() []clustercache.ClusterKey {
+func (t *Term) targets() []clustercache.ClusterKey {
 	all := map[clustercache.ClusterKey]bool{}
-	for _, st := range c.options.Clusters.List("") {
+	for _, st := range t.Clusters.List("") {
 		all[st.Cluster] = true
 	}
-	for _, class := range c.options.Classes {
+	for _, class := range t.Assigner.Classes {
 		if fixed := class.FixedTarget(); fixed.Namespace == "" && fixed.Name != "" {
 			all[fixed] = true
 		}
@@ -140,12 +154,12 @@ const longRun = 10 * time.Second
 
 // flowsByTarget returns how long requests of each target have waited, and how long its oldest run has taken, all
 // classes together. What needs no target is under the empty key.
-func (c *Controller) flowsByTarget() (oldest, longest map[clustercache.ClusterKey]time.Duration) {
+func (t *Term) flowsByTarget() (oldest, longest map[clustercache.ClusterKey]time.Duration) {
 	oldest, longest = map[clustercache.ClusterKey]time.Duration{}, map[clustercache.ClusterKey]time.Duration{}
-	if c.options.QueueMetrics == nil {
+	if t.QueueMetrics == nil {
 		return oldest, longest
 	}
-	for _, q := range c.options.QueueMetrics.Snapshots() {
+	for _, q := range t.QueueMetrics.Snapshots() {
 		for _, f := range q.Flows {
 			key := dispatch.TargetOf(f.Name)
 			oldest[key], longest[key] = max(oldest[key], f.Oldest), max(longest[key], f.LongestRun)
@@ -209,26 +223,29 @@ type deletions struct {
 	oldest time.Duration
 }
 
+// cacheTimeout bounds a read that an informer answers, which cannot take long.
+const cacheTimeout = time.Second
+
 // reasonLimit bounds the reasons that are distinguished. All of ours are fewer; others may write conditions, too.
 const reasonLimit = 64
 
 // census looks at what the informer holds. ok is false if it holds nothing yet.
-func (c *Controller) census() (_ census, ok bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
+func (t *Term) census(reasons *metrics.Names) (_ census, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), cacheTimeout)
 	defer cancel()
 	list := &resourcesv1alpha1.ManagedResourceList{}
-	if err := c.options.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := t.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return census{}, false
 	}
 	found := census{conditions: map[conditionOf]int{}, deleting: map[string]*deletions{},
 		targets: map[clustercache.ClusterKey]troubles{}}
-	for _, class := range c.options.Classes {
+	for _, class := range t.Assigner.Classes {
 		found.deleting[assignment.ClassName(class.Name)] = &deletions{}
 	}
-	now := c.options.Clock.Now()
+	now := t.Clock.Now()
 	for i := range list.Items {
 		mr := &list.Items[i]
-		class, target, ours := c.place(ctx, mr)
+		class, target, ours := t.place(ctx, mr)
 		if !ours {
 			continue
 		}
@@ -237,12 +254,12 @@ func (c *Controller) census() (_ census, ok bool) {
 				continue
 			}
 			found.conditions[conditionOf{class, string(condition.Type), string(condition.Status),
-				c.options.Metrics.reasons.Label(condition.Reason)}]++
+				reasons.Label(condition.Reason)}]++
 		}
 		if target != (clustercache.ClusterKey{}) {
-			t := found.targets[target]
-			t.add(mr, c.reconciler.changes.began(types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}), now)
-			found.targets[target] = t
+			of := found.targets[target]
+			of.add(mr, t.Changes.began(types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}), now)
+			found.targets[target] = of
 		}
 		if d := found.deleting[class]; mr.DeletionTimestamp != nil && d != nil {
 			d.count++
@@ -260,17 +277,17 @@ var counted = map[resourcesv1alpha1.ConditionType]bool{
 }
 
 // place returns the label of the class and the target of a ManagedResource; the target is empty if there is none.
-func (c *Controller) place(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) (
+func (t *Term) place(ctx context.Context, mr *resourcesv1alpha1.ManagedResource) (
 	class string, target clustercache.ClusterKey, ours bool) {
 	name := types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}
-	if target, tracked := c.tracker.Target(name); tracked {
+	if target, tracked := t.Tracker.Target(name); tracked {
 		class := assignment.SpecClass(mr)
-		if c.assigner.Classes[class] == nil {
+		if t.Assigner.Classes[class] == nil {
 			return metrics.Other, target, true // it is about to leave for a class that is not ours, and may have any name
 		}
 		return assignment.ClassName(class), target, true
 	}
-	decision, err := c.assigner.Decide(ctx, mr)
+	decision, err := t.Assigner.Decide(ctx, mr)
 	if err != nil || decision.Class == nil || !decision.ElsewhereUntil.IsZero() {
 		return "", clustercache.ClusterKey{}, false
 	}

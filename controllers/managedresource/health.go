@@ -46,7 +46,7 @@ func (h *health) evaluateApplied(ctx context.Context, s *scope) (reconcile.Resul
 }
 
 func (h *health) evaluateWith(ctx context.Context, s *scope, change func(*draft)) (reconcile.Result, error) {
-	wait, err := h.status.writeHealth(ctx, s, func(d *draft) {
+	wait, err := h.status.writeHealth(ctx, &s.subject, func(d *draft) {
 		change(d)
 		h.assess(ctx, d, s)
 	})
@@ -85,12 +85,12 @@ func (h *health) unreachable(ctx context.Context, s *scope) (reconcile.Result, e
 	if s.status.InGrace || h.targets.hibernated(ctx, s.target) {
 		return reconcile.Result{}, nil
 	}
-	return h.status.writeOutage(ctx, s, func(d *draft) { d.unreachable(s.target, s.status) })
+	return h.status.writeOutage(ctx, &s.subject, func(d *draft) { d.unreachable(s.target, s.status) })
 }
 
 // notApplied says why nothing can be applied, whether or not there is a target at the moment.
 func (h *health) notApplied(ctx context.Context, s *scope, reason, message string) error {
-	return h.status.write(ctx, s, func(d *draft) {
+	return h.status.write(ctx, &s.subject, func(d *draft) {
 		d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, reason, message)
 		if h.askable(ctx, d, s) {
 			d.answersAgain()
@@ -102,7 +102,7 @@ func (h *health) notApplied(ctx context.Context, s *scope, reason, message strin
 // failures are retried.
 func (h *health) cannotRead(ctx context.Context, s *scope, c *content, err error) (reconcile.Result, error) {
 	if large := (*tooLargeError)(nil); errors.As(err, &large) {
-		input, _ := c.input(s)
+		input, _ := c.input(&s.subject)
 		return s.fail(input), h.notApplied(ctx, s, large.reason, large.message)
 	}
 	if err := h.notApplied(ctx, s, resourcesv1alpha1.ReasonCannotReadSecret, err.Error()); err != nil {
@@ -121,7 +121,7 @@ func (h *health) cannotRead(ctx context.Context, s *scope, c *content, err error
 func (h *health) concludeLost(
 	ctx context.Context, s *scope, inv []resourcesv1alpha1.ObjectReference,
 ) (reconcile.Result, error) {
-	err := h.status.write(ctx, s, func(d *draft) {
+	err := h.status.write(ctx, &s.subject, func(d *draft) {
 		d.Resources = inv
 		h.askable(ctx, d, s) // health is not judged: it is unknown what was written
 	})
@@ -137,7 +137,7 @@ func (h *health) awaitsConnection(ctx context.Context, s *scope) error {
 		"The present content of the registration of the target cluster %s cannot be used (%s), and its "+
 			"former connection leads to another cluster than the one that has the objects. They stay where they are.",
 		s.target, s.status.PendingReason)
-	return h.status.write(ctx, s, func(d *draft) {
+	return h.status.write(ctx, &s.subject, func(d *draft) {
 		d.unknownHealth(resourcesv1alpha1.ReasonTargetUnreachable, message)
 	})
 }
@@ -213,7 +213,7 @@ func (h *health) snapshot(ctx context.Context, d *draft, s *scope) *conditions.S
 		return nil // only what was applied is assessed
 	}
 	seen := h.viewer.Collect(subject)
-	s.unjudged, s.explained, s.reading = seen.Unjudged, len(seen.Explained) > 0, seen.Reading
+	s.unjudged, s.explained, d.reading = seen.Unjudged, len(seen.Explained) > 0, seen.Reading
 	return &seen.Snapshot
 }
 

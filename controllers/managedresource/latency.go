@@ -1,17 +1,10 @@
 package managedresource
 
 import (
-	"context"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/metrics"
 )
 
 // latencies measure how long something takes that begins with an event and ends with a run. There is at most one for
@@ -69,32 +62,4 @@ func (l *latencies) resume(name types.NamespacedName, since time.Time) {
 	if !since.IsZero() {
 		l.start(name, since)
 	}
-}
-
-// timed measures the runs of a class.
-type timed struct {
-	supervisor *supervisor
-	class      *classMetrics
-	clock      clock.PassiveClock
-	log        logr.Logger
-}
-
-// slowRun is the duration from which on a run is logged: metrics show only that there was one.
-const slowRun = time.Minute
-
-// Reconcile implements reconcile.TypedReconciler.
-func (t timed) Reconcile(ctx context.Context, req dispatch.Request) (reconcile.Result, error) {
-	began := t.clock.Now()
-	result, err := t.supervisor.Reconcile(ctx, req, t.class)
-	observer := t.class.run
-	if err != nil {
-		observer = t.class.runFailed
-	}
-	took := t.clock.Since(began)
-	observer.Observe(took.Seconds())
-	if took > slowRun {
-		t.log.Info("A run took long", "class", t.class.label, "target", metrics.TargetName(req.Target),
-			"managedResource", req.String(), "duration", took)
-	}
-	return result, err
 }

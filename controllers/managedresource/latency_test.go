@@ -53,7 +53,7 @@ func TestAChangeOfAFailedRunIsStillMeasured(t *testing.T) {
 			g := NewWithT(t)
 			r := &reconciler{changes: newLatencies(), drifts: newLatencies()}
 			r.changes.start(name, since)
-			s := &scope{name: name, changed: r.changes.stop(name)}
+			s := &scope{subject: subject{name: name}, changed: r.changes.stop(name)}
 			_, err := r.settle(ctx, s, reconcile.Result{}, errors.New("no answer"))
 			g.Expect(err).To(HaveOccurred())
 			r.changes.ended(name)

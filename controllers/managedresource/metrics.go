@@ -108,7 +108,7 @@ type Metrics struct {
 	mu      sync.Mutex
 	classes map[string]*classMetrics
 	targets map[clustercache.ClusterKey]*targetMetrics
-	term    *Controller // of the present term, nil between terms
+	term    *Term // the present one, nil between terms
 	// overdueRuns are how many runs of a target are overdue, of targets that have some.
 	overdueRuns map[clustercache.ClusterKey]int
 }
@@ -220,14 +220,14 @@ func (m *Metrics) served(req dispatch.Request, wait time.Duration) {
 }
 
 // begin exports the state of a term, until end is called.
-func (m *Metrics) begin(c *Controller) (end func()) {
+func (m *Metrics) begin(t Term) (end func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.term = c
+	m.term = &t
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.term == c {
+		if m.term == &t {
 			m.term = nil
 		}
 	}
@@ -262,7 +262,7 @@ func (h *hour) advance(minute int64) {
 }
 
 // corrected counts the correction of an object.
-func (m *Metrics) corrected(s *scope, d drift, now time.Time) {
+func (m *Metrics) corrected(s *subject, d drift, now time.Time) {
 	action := "reset"
 	if d.created {
 		action = "created"
@@ -291,7 +291,7 @@ func (m *Metrics) manager(d drift) string {
 const driftGoal = 5 * time.Second
 
 // driftLasted notes how long drift lasted.
-func (m *Metrics) driftLasted(s *scope, lasted time.Duration) {
+func (m *Metrics) driftLasted(s *subject, lasted time.Duration) {
 	m.of(s.class.Name).driftTime.Observe(lasted.Seconds())
 	if lasted <= driftGoal {
 		return

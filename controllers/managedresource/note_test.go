@@ -59,7 +59,9 @@ func ran(t *testing.T) noting {
 	clusters := clustersfake.New(nil)
 	clusters.Add(cluster, clustersfake.Target{})
 	n := noting{WithT: g, t: t, server: server, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
-	n.work = &scope{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr, state: &state{}, clock: n.clock}
+	n.work = &scope{
+		subject: subject{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr, state: &state{}, clock: n.clock},
+	}
 	n.tracker = tracker.New(tracker.Options{
 		Clusters: clusters, Selector: labels.Everything(), Clock: n.clock, Notify: func(types.NamespacedName, tracker.Cause) {},
 	})
@@ -80,7 +82,7 @@ func (n noting) accept(uid types.UID) {
 func (n noting) look(input string, until time.Duration) reconcile.Result {
 	n.t.Helper()
 	n.work.input = input
-	result, err := n.notes.writeWhenDue(n.t.Context(), n.work, reconcile.Result{RequeueAfter: until})
+	result, err := n.notes.writeWhenDue(n.t.Context(), &n.work.subject, n.work.input, reconcile.Result{RequeueAfter: until})
 	n.Expect(err).NotTo(HaveOccurred())
 	return result
 }
@@ -140,7 +142,7 @@ func TestNoteThatFailedStaysDue(t *testing.T) {
 	other.Labels["team"] = "y"
 	n.Expect(n.server.Update(t.Context(), other)).To(Succeed())
 	n.work.input = appliedInput
-	_, err := n.notes.writeWhenDue(t.Context(), n.work, reconcile.Result{})
+	_, err := n.notes.writeWhenDue(t.Context(), &n.work.subject, n.work.input, reconcile.Result{})
 	n.Expect(err).To(MatchError(apierrors.IsConflict, "Conflict"))
 
 	n.work.mr, err = n.notes.store.Get(t.Context(), n.work.name)
@@ -168,7 +170,7 @@ func TestFailureTakesBackTheNoteWrittenOrNot(t *testing.T) {
 			n := ran(t)
 			n.clock.Step(before)
 			n.look(appliedInput, later)
-			n.Expect(n.notes.takeBack(t.Context(), n.work)).To(Succeed())
+			n.Expect(n.notes.takeBack(t.Context(), &n.work.subject, n.work.input)).To(Succeed())
 			n.clock.Step(noteDelay)
 			n.Expect(n.look(appliedInput, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
 			n.Expect(n.note()).To(BeEmpty())

@@ -32,21 +32,22 @@ type objects struct {
 	keepGarbageCollectable func(target clustercache.ClusterKey) bool
 }
 
-// begin has what happens to the objects noted instead of notified until tracker.End, and returns which of them are
-// right.
-func (o *objects) begin(s *scope) (right map[inventory.Key]tracker.Accepted) {
-	s.compared = o.tracker.Judge(s.name)
-	s.present = s.compared.Observed
-	right = o.right(s)
+// begin has what happens to the objects noted instead of notified until tracker.End. It returns what the watches show
+// of them, and which are right.
+func (o *objects) begin(s *subject) (compared tracker.Comparison, right map[inventory.Key]tracker.Accepted) {
+	compared = o.tracker.Judge(s.name)
+	right = o.right(s, &compared)
 	o.tracker.Begin(s.name)
-	return right
+	return compared, right
 }
 
 // wentMeanwhile reports whether one of some objects went since the run began to write, which caused no run. An object
-// does not count that the watches did not show before, because another client had removed its label.
-func (o *objects) wentMeanwhile(s *scope, waitsFor map[inventory.Key]bool) bool {
+// does not count that the watches did not show then, because another client had removed its label.
+func (o *objects) wentMeanwhile(
+	s *subject, present map[inventory.Key]tracker.Accepted, waitsFor map[inventory.Key]bool,
+) bool {
 	for key := range waitsFor {
-		if _, was := s.present[key]; !was {
+		if _, was := present[key]; !was {
 			continue
 		}
 		if _, found, synced := o.tracker.Observed(s.name, key); synced && !found {
@@ -59,19 +60,18 @@ func (o *objects) wentMeanwhile(s *scope, waitsFor map[inventory.Key]bool) bool 
 // right returns the objects that are as they were sent last, as the watches show, or as the target answered and the
 // watches cannot show yet: a run that is repeated while a busy hub opens its watches would send all of it once more. If
 // an apply of everything is asked for, only those that are done.
-func (o *objects) right(s *scope) map[inventory.Key]tracker.Accepted {
+func (o *objects) right(s *subject, compared *tracker.Comparison) map[inventory.Key]tracker.Accepted {
 	right, _ := o.tracker.AcceptedStates(s.name)
 	if s.state.demanded {
 		maps.DeleteFunc(right, func(_ inventory.Key, a tracker.Accepted) bool { return !a.Done })
 		return right
 	}
-	verdict := &s.compared
-	for _, key := range slices.Concat(verdict.Drifted, verdict.Missing, verdict.Unknown) {
+	for _, key := range slices.Concat(compared.Drifted, compared.Missing, compared.Unknown) {
 		delete(right, key)
 	}
-	believed := sets.New(verdict.Believed...)
+	believed := sets.New(compared.Believed...)
 	maps.DeleteFunc(right, func(key inventory.Key, _ tracker.Accepted) bool {
-		_, observed := verdict.Observed[key]
+		_, observed := compared.Observed[key]
 		return !observed && !believed.Has(key)
 	})
 	return right
@@ -79,7 +79,7 @@ func (o *objects) right(s *scope) map[inventory.Key]tracker.Accepted {
 
 // applyChanged applies intents but those that say what was sent last for an object that is right, and those that are
 // left to others, whose outcomes are given. Of a large bundle of which one object changed, one is sent.
-func (o *objects) applyChanged(ctx context.Context, s *scope, all []apply.Intent,
+func (o *objects) applyChanged(ctx context.Context, s *subject, all []apply.Intent,
 	right map[inventory.Key]tracker.Accepted, yields map[inventory.Key]apply.Outcome) []apply.Outcome {
 	outcomes := make([]apply.Outcome, len(all))
 	var changed []apply.Intent
@@ -110,7 +110,7 @@ func (o *objects) applyChanged(ctx context.Context, s *scope, all []apply.Intent
 }
 
 // apply applies objects, and accepts each as soon as it is right.
-func (o *objects) apply(ctx context.Context, s *scope, todo []apply.Intent) []apply.Outcome {
+func (o *objects) apply(ctx context.Context, s *subject, todo []apply.Intent) []apply.Outcome {
 	scaled := sets.Set[inventory.Key]{}
 	for _, in := range todo {
 		if in.Autoscaled {
@@ -128,7 +128,7 @@ func (o *objects) apply(ctx context.Context, s *scope, todo []apply.Intent) []ap
 }
 
 // acceptForeign takes an object of another ManagedResource as it is: only a change of its ownership is of interest.
-func (o *objects) acceptForeign(s *scope, key inventory.Key, live *metav1.PartialObjectMetadata) tracker.Accepted {
+func (o *objects) acceptForeign(s *subject, key inventory.Key, live *metav1.PartialObjectMetadata) tracker.Accepted {
 	accepted := tracker.Accepted{
 		UID: live.UID, ResourceVersion: live.ResourceVersion, State: ownership.Observe(live, o.applier.FieldManager),
 	}
@@ -138,7 +138,7 @@ func (o *objects) acceptForeign(s *scope, key inventory.Key, live *metav1.Partia
 
 // release takes our marks off objects that are not managed any longer, and returns what failed by the keys of their
 // entries.
-func (o *objects) release(ctx context.Context, s *scope, orphans []orphan) map[inventory.Key]error {
+func (o *objects) release(ctx context.Context, s *subject, orphans []orphan) map[inventory.Key]error {
 	failed := map[inventory.Key]error{}
 	var mu sync.Mutex
 	var releases errgroup.Group

@@ -24,7 +24,7 @@ func TestEventsNotifyAfterARunPanicked(t *testing.T) {
 	j.track(j.work.mr.Status.Resources...)
 	j.shown()
 	j.judge()
-	j.work.input, _ = j.content.input(j.work)
+	j.work.input, _ = j.content.input(&j.work.subject)
 	j.work.todo = []inventory.Key{inventory.KeyOf(j.work.mr.Status.Resources[0])}
 	j.Expect(func() {
 		_, _, _ = execute(j.ctx, j.reconciler, j.work, []phase{

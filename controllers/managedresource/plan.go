@@ -42,7 +42,7 @@ type plan struct {
 // they are not looked at unless they bear the same names. Errors are those of isContentError, of the connection, and
 // the end of ctx.
 func newPlan(
-	ctx context.Context, s *scope, managedBy string, b *bundle.Bundle, target apply.Target, only ...inventory.Key,
+	ctx context.Context, s *subject, managedBy string, b *bundle.Bundle, target apply.Target, only ...inventory.Key,
 ) (*plan, error) {
 	if size := len(b.Objects) * sizeOf(s.mr.Spec.InjectLabels); size > inventoryLimit {
 		// Each entry of the inventory would have them, and each object in memory.
@@ -217,11 +217,6 @@ func (p *plan) leaving(
 	return old, orphans
 }
 
-// bookOf finds what a ManagedResource lists.
-func bookOf(mr *resourcesv1alpha1.ManagedResource) inventory.Lookup {
-	return inventory.NewLookup(mr.Status.Resources, inventory.NewEquivalences(mr.Spec.Equivalences...))
-}
-
 // pruneCause is why objects that are not in a plan are pruned.
 func (p *plan) pruneCause() pruneCause {
 	if len(p.objects) == 0 && len(p.released) == 0 {
@@ -238,7 +233,7 @@ const autoscalerListTimeout = 10 * time.Second
 // same reason it is asked about objects that drifted: the autoscaler that just scaled one may be younger than what the
 // watch shows. If the target does not answer, the replicas stay as they are until the watch does.
 func (o *objects) noteAutoscalers(
-	ctx context.Context, s *scope, target apply.Target, planned []*apply.Prepared, drifted bool,
+	ctx context.Context, s *subject, target apply.Target, planned []*apply.Prepared, drifted bool,
 ) {
 	unsure := map[string][]*apply.Prepared{}
 	for _, p := range planned {

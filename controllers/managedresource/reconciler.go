@@ -109,7 +109,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request dispatch.Request) (r
 	if !free {
 		return reconcile.Result{RequeueAfter: busyRetry}, nil
 	}
-	s := &scope{request: request, name: request.NamespacedName, state: state, clock: r.clock, syncPeriod: r.syncPeriod}
+	s := &scope{
+		subject: subject{name: request.NamespacedName, state: state, clock: r.clock},
+		request: request, syncPeriod: r.syncPeriod,
+	}
 	defer func() {
 		s.endSession()
 		r.drifts.ended(s.name)

@@ -10,12 +10,13 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/engine/apply"
+	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
 // report counts what a run applied, and writes events about it.
-func (r *recorder) report(s *scope, outcomes []apply.Outcome) {
+func (r *recorder) report(s *subject, outcomes []apply.Outcome) {
 	figures := r.metrics.of(s.class.Name)
 	failed := uint64(0)
 	for _, o := range outcomes {
@@ -50,9 +51,9 @@ const shownUnplaced = 10
 
 // warnUnplaced warns of objects that were just applied to the namespace "default" because their manifests name none.
 // Mostly they were meant for another one.
-func (r *recorder) warnUnplaced(s *scope, outcomes []apply.Outcome) {
+func (r *recorder) warnUnplaced(s *subject, b *bundle.Bundle, outcomes []apply.Outcome) {
 	unplaced := sets.Set[inventory.Key]{}
-	for _, o := range s.bundle.Objects {
+	for _, o := range b.Objects {
 		if key := inventory.KeyOfObject(o.Unstructured); key.Namespace == "" {
 			key.Namespace = metav1.NamespaceDefault // of those that are in one
 			unplaced.Insert(key)
@@ -98,7 +99,7 @@ var pruneReasons = map[pruneCause]string{
 }
 
 // cleanCause is why all objects of a ManagedResource are deleted from a target.
-func cleanCause(s *scope) pruneCause {
+func cleanCause(s *subject) pruneCause {
 	switch {
 	case s.mr.DeletionTimestamp != nil:
 		return causeDeleted
@@ -111,7 +112,7 @@ func cleanCause(s *scope) pruneCause {
 
 // reportPruned counts what a run deleted and what it left, and writes events about it. emptiedBy says why no manifest
 // is left; it is called for that cause only.
-func (r *recorder) reportPruned(s *scope, cause pruneCause, outcomes []prune.Outcome, emptiedBy func() string) {
+func (r *recorder) reportPruned(s *subject, cause pruneCause, outcomes []prune.Outcome, emptiedBy func() string) {
 	figures := r.metrics.of(s.class.Name).pruned[cause]
 	var deleted []prune.Outcome
 	failed := uint64(0)
@@ -159,7 +160,7 @@ func (r *recorder) reportPruned(s *scope, cause pruneCause, outcomes []prune.Out
 
 // left says of all that is in the inventory that it stays in the target: in the log of each object, for an event holds
 // few.
-func (r *recorder) left(s *scope, why string) {
+func (r *recorder) left(s *subject, why string) {
 	r.released(s.mr, why, s.mr.Status.Resources)
 	for _, ref := range s.mr.Status.Resources {
 		s.log.Info("Left an object in the target", "object", inventory.KeyOf(ref).String(), "reason", why)

@@ -6,19 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -31,21 +25,13 @@ const busyRetry = 50 * time.Millisecond
 // scope is one run over one ManagedResource: what it is about, and what its phases found out. Only the goroutine of the
 // run uses it. Later fields are set by later phases.
 type scope struct {
+	subject
 	request    dispatch.Request
-	name       types.NamespacedName
-	state      *state
-	clock      clock.PassiveClock
 	syncPeriod time.Duration
-	log        logr.Logger
 	forgotten  bool // nothing is to be remembered
 	concluded  bool // the run succeeded or failed, and is not just over
 	cut        bool // it had something to do, and ended because its target went
 
-	// mr is the state that the next write is based on. It is replaced by what the server answers.
-	mr       *resourcesv1alpha1.ManagedResource
-	decision assignment.Decision
-	class    *assignment.Class
-	target   clustercache.ClusterKey
 	// drifted and changed are since when the watches showed drift or another Secret; zero if there was none.
 	drifted, changed time.Time
 
@@ -60,13 +46,11 @@ type scope struct {
 	// pause is the rest of the pause after a failed run, during which only drift is corrected; zero if there is none.
 	pause time.Duration
 
-	session *bundle.Session // the use of the bundle, nil if there is none
-	bundle  *bundle.Bundle
-	access  apply.Target
-	plan    *plan
+	bundle *bundle.Bundle
+	plan   *plan
 
 	before   []resourcesv1alpha1.ObjectReference // the inventory before the run
-	book     inventory.Lookup                    // that finds what it lists
+	listed   inventory.Lookup                    // that finds what it lists
 	old      []resourcesv1alpha1.ObjectReference // of them, what is to be deleted
 	released []orphan                            // and what is to stay
 	present  map[inventory.Key]tracker.Accepted  // what the watches showed when the run began to write
@@ -78,7 +62,6 @@ type scope struct {
 	unjudged  bool // the conditions were left pending because the watches did not show everything yet
 	partial   bool // the health of those objects alone was judged that are applied
 	explained bool // the target's events explain unhealthy objects
-	reading   bool // and are being read
 }
 
 // phase is a step of a run. done ends the run with the result, and so does an error.
@@ -103,32 +86,6 @@ func endAfter(pause time.Duration) (bool, reconcile.Result, error) {
 	return endWith(reconcile.Result{RequeueAfter: pause}, nil)
 }
 func endWith(r reconcile.Result, err error) (bool, reconcile.Result, error) { return true, r, err }
-
-func (s *scope) origin() string { return s.class.Origin(s.name) }
-
-// boundUID is that of the cluster which the ManagedResource is bound to; empty if it is to none.
-func (s *scope) boundUID() types.UID {
-	return types.UID(s.mr.Annotations[hubv1alpha1.TargetUIDAnnotation])
-}
-
-// goes reports whether the ManagedResource is to be cleaned up.
-func (s *scope) goes() bool { return s.mr.DeletionTimestamp != nil || s.decision.Leaving }
-
-// needsNoTarget reports whether all that is left to do is to let go of the ManagedResource.
-func (s *scope) needsNoTarget() bool {
-	return s.goes() && (len(s.mr.Status.Resources) == 0 || ptr.Deref(s.mr.Spec.KeepObjects, false))
-}
-
-// marked reports whether the ManagedResource bears the finalizer of its class.
-func (s *scope) marked() bool { return slices.Contains(s.mr.Finalizers, s.class.Finalizer) }
-
-// endSession gives back what the run has of the memory for bundles. The bundle must not be used any longer.
-func (s *scope) endSession() {
-	if s.session != nil {
-		s.session.Close()
-		s.session = nil
-	}
-}
 
 // succeed notes that an input was applied.
 func (s *scope) succeed(input string) {

@@ -27,7 +27,7 @@ const ownerGrace = 10 * time.Second
 type sharers struct {
 	index     *sharing.Index
 	classes   map[string]*assignment.Class
-	scope     *scope
+	subject   *subject
 	locations []sharing.Location
 	// verified takes those of other namespaces that were verified; possible also those that may be yet, in the beginning
 	// of a term.
@@ -41,19 +41,19 @@ type neighbours struct {
 }
 
 // of finds the other ManagedResources that count in the cluster which one is bound to.
-func (n *neighbours) of(ctx context.Context, s *scope) *sharers {
+func (n *neighbours) of(ctx context.Context, s *subject) *sharers {
 	return n.in(ctx, s, s.boundUID(), s.target)
 }
 
 // in finds those that count in the cluster with a UID that is reached through a target. Those that a Gardener
 // resource manager left to this hub, and that were not reconciled yet, count by their namespace: their objects are
 // where those of their neighbours are.
-func (n *neighbours) in(ctx context.Context, s *scope, uid types.UID, through clustercache.ClusterKey) *sharers {
+func (n *neighbours) in(ctx context.Context, s *subject, uid types.UID, through clustercache.ClusterKey) *sharers {
 	access := func(namespace string) assignment.Access {
 		return n.assigner.AccessTo(ctx, namespace, uid, through)
 	}
 	return &sharers{
-		index: n.index, classes: n.assigner.Classes, scope: s,
+		index: n.index, classes: n.assigner.Classes, subject: s,
 		locations: []sharing.Location{
 			sharing.Cluster(uid), sharing.Unbound{Namespace: s.name.Namespace, Finalizer: s.class.Finalizer},
 		},
@@ -77,7 +77,7 @@ func (sh *sharers) undecided(key inventory.Key) bool {
 
 func (sh *sharers) find(key inventory.Key, by sharing.Verifier) (others []types.NamespacedName) {
 	for _, location := range sh.locations {
-		others = append(others, sh.index.Others(location, key, sh.scope.name, by)...)
+		others = append(others, sh.index.Others(location, key, sh.subject.name, by)...)
 	}
 	return others
 }
@@ -86,8 +86,8 @@ func (sh *sharers) find(key inventory.Key, by sharing.Verifier) (others []types.
 // ManagedResources of other namespaces are not named.
 func (sh *sharers) any(match func(inventory.Key) bool) string {
 	for _, location := range sh.locations {
-		if _, by, found := sh.index.Any(location, sh.scope.name, sh.possible, match); found {
-			if by.Namespace != sh.scope.name.Namespace {
+		if _, by, found := sh.index.Any(location, sh.subject.name, sh.possible, match); found {
+			if by.Namespace != sh.subject.name.Namespace {
 				return "a ManagedResource of another namespace"
 			}
 			return "ManagedResource " + by.String()
@@ -101,7 +101,7 @@ func (sh *sharers) any(match func(inventory.Key) bool) string {
 // nothing, and neither does one that does not count.
 func (sh *sharers) ownerOf(key inventory.Key, live metav1.Object) (owner types.NamespacedName, owned bool) {
 	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
-	if origin == "" || origin == sh.scope.origin() {
+	if origin == "" || origin == sh.subject.origin() {
 		return owner, false
 	}
 	for _, other := range sh.owners(key) {
@@ -127,7 +127,7 @@ func (sh *sharers) abandoned(yields map[inventory.Key]types.NamespacedName) (key
 // prunePolicy says what may be deleted: what no other ManagedResource lists that has a say there. desired is what this
 // one wants to keep.
 func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectReference) prune.Policy {
-	s := sh.scope
+	s := sh.subject
 	wanted := sets.Set[inventory.Key]{}
 	for _, ref := range desired {
 		wanted.Insert(inventory.KeyOf(ref))
@@ -162,11 +162,13 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 
 // yield looks at the objects that other ManagedResources list, too, before they are written. Those that another one
 // took are accepted as they are, and returned with their outcome. One that cannot be looked at may belong to another
-// one: it fails, alone. One that is not in the inventory with a UID was never applied by this ManagedResource: it is
-// the last to list it, and takes it.
-func (o *objects) yield(ctx context.Context, sh *sharers, all []apply.Intent) map[inventory.Key]apply.Outcome {
-	s := sh.scope
-	known, were, now := inventory.Index(s.before), s.state.yields, s.clock.Now()
+// one: it fails, alone. One that was not in the inventory with a UID before was never applied by this ManagedResource:
+// it is the last to list it, and takes it.
+func (o *objects) yield(
+	ctx context.Context, sh *sharers, before []resourcesv1alpha1.ObjectReference, all []apply.Intent,
+) map[inventory.Key]apply.Outcome {
+	s := sh.subject
+	known, were, now := inventory.Index(before), s.state.yields, s.clock.Now()
 	var shared []apply.Intent
 	for _, in := range all {
 		if ref := known[in.Key]; ref != nil && ref.UID != "" && len(sh.owners(in.Key)) > 0 {

@@ -12,6 +12,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
@@ -32,9 +33,6 @@ const (
 	driftLast   = time.Minute
 	driftMemory = 10 * time.Minute
 	lookLast    = 2 * time.Second
-
-	// sourceRetryLast is the longest pause after the source did not take a write.
-	sourceRetryLast = 15 * time.Second
 )
 
 // state is what is remembered of a ManagedResource between runs. It belongs to the worker that has the ManagedResource
@@ -385,10 +383,10 @@ func (l *lacks) bring(target clustercache.ClusterKey) (names []types.NamespacedN
 	return names
 }
 
-// retry has others tried again for which a run has created what they lack in its target.
-func (l *lacks) retry(s *scope, enqueue func(types.NamespacedName)) {
-	known := bookOf(s.mr)
-	for _, o := range s.applied {
+// retry has others tried again for which a run has created what they lack in its target, by what it applied.
+func (l *lacks) retry(s *subject, applied []apply.Outcome, enqueue func(types.NamespacedName)) {
+	known := s.book()
+	for _, o := range applied {
 		if gk := o.Key.GroupKind(); o.UID == "" || o.Unchanged || !inventory.IsNamespace(gk) && !inventory.ServesKinds(gk) {
 			continue
 		}

@@ -48,8 +48,8 @@ func newStatusWriter(s *store.Store, c clock.PassiveClock) *statusWriter {
 func (w *statusWriter) forget(name types.NamespacedName) { w.pace.Forget(name) }
 
 // write patches the status if change makes a difference.
-func (w *statusWriter) write(ctx context.Context, s *scope, change func(*draft)) error {
-	base := w.change(s, change)
+func (w *statusWriter) write(ctx context.Context, s *subject, change func(*draft)) error {
+	base, _ := w.change(s, change)
 	if equalStatus(&base.Status, &s.mr.Status) {
 		return nil
 	}
@@ -58,22 +58,24 @@ func (w *statusWriter) write(ctx context.Context, s *scope, change func(*draft))
 
 // change changes the status and what follows from it, and returns the ManagedResource as it was. Nothing of a status is
 // changed in its place.
-func (w *statusWriter) change(s *scope, change func(*draft)) (base *resourcesv1alpha1.ManagedResource) {
+func (w *statusWriter) change(s *subject, change func(*draft)) (
+	base *resourcesv1alpha1.ManagedResource, d *draft,
+) {
 	base = new(*s.mr)
-	d := &draft{ManagedResourceStatus: &s.mr.Status, now: w.clock.Now()}
+	d = &draft{ManagedResourceStatus: &s.mr.Status, now: w.clock.Now()}
 	change(d)
 	by, _ := s.state.contested(d.now)
 	d.contested(by)
 	if len(d.Conditions) > 0 {
 		d.set(resourcesv1alpha1.ConditionReady, conditions.Ready(d.Conditions, s.mr.Generation, d.ObservedGeneration))
 	}
-	return base
+	return base, d
 }
 
 // writeOutage writes that a target cannot be asked, at the rate of such writes. A ManagedResource whose last change was
 // not applied yet, such as a new one, does not wait.
-func (w *statusWriter) writeOutage(ctx context.Context, s *scope, change func(*draft)) (reconcile.Result, error) {
-	base := w.change(s, change)
+func (w *statusWriter) writeOutage(ctx context.Context, s *subject, change func(*draft)) (reconcile.Result, error) {
+	base, _ := w.change(s, change)
 	if equalStatus(&base.Status, &s.mr.Status) {
 		return reconcile.Result{}, nil
 	}
@@ -86,7 +88,7 @@ func (w *statusWriter) writeOutage(ctx context.Context, s *scope, change func(*d
 	return reconcile.Result{}, w.writePaced(ctx, s, base)
 }
 
-func (w *statusWriter) writePaced(ctx context.Context, s *scope, base *resourcesv1alpha1.ManagedResource) error {
+func (w *statusWriter) writePaced(ctx context.Context, s *subject, base *resourcesv1alpha1.ManagedResource) error {
 	if err := w.store.Patch(ctx, base, s.mr, true); err != nil {
 		return err
 	}
@@ -96,8 +98,8 @@ func (w *statusWriter) writePaced(ctx context.Context, s *scope, base *resources
 
 // writeHealth is write for changes that nothing but the target's own events brought. wait is when to try again if it is
 // too soon to write; nothing is written then, and nothing is lost: the next run finds what there is to say.
-func (w *statusWriter) writeHealth(ctx context.Context, s *scope, change func(*draft)) (wait time.Duration, err error) {
-	base := w.change(s, change)
+func (w *statusWriter) writeHealth(ctx context.Context, s *subject, change func(*draft)) (wait time.Duration, err error) {
+	base, d := w.change(s, change)
 	before, after, now := &base.Status, &s.mr.Status, w.clock.Now()
 	if equalStatus(before, after) {
 		return 0, nil
@@ -108,7 +110,7 @@ func (w *statusWriter) writeHealth(ctx context.Context, s *scope, change func(*d
 		pause, turned = 0, false
 	case turned:
 		pause = debounceStatus
-	case s.reading: // a moment later there is more to say, and maybe only what was said before
+	case d.reading: // a moment later there is more to say, and maybe only what was said before
 		s.mr = base
 		return notes.Deadline, nil
 	}
@@ -127,40 +129,6 @@ func (w *statusWriter) writeHealth(ctx context.Context, s *scope, change func(*d
 		return 0, w.writePaced(ctx, s, base)
 	}
 	return 0, w.store.Patch(ctx, base, s.mr, true)
-}
-
-// Pauses between writes that are about health alone: the first change is written at once, and what comes within the
-// pause together. A condition whose status changes waits less than one that only has another text. One that keeps
-// changing waits twice as long each time, after a few changes that belong to any roll-out, until it was quiet for a
-// while or everything was applied again.
-const (
-	debounceStatus = 250 * time.Millisecond
-	debounceText   = time.Second
-	debounceMost   = 10 * time.Second
-	debounceFree   = 5
-	debounceQuiet  = time.Minute
-)
-
-// debounce returns how long to wait until the last write about health is a pause ago, which is longer while conditions
-// keep turning. If it is, another one is written now. A change without a pause waits for nothing.
-func (s *state) debounce(pause time.Duration, turned bool, now time.Time) (wait time.Duration) {
-	if now.Sub(s.turnedAt) >= debounceQuiet {
-		s.turns = 0
-	}
-	if turned {
-		s.turnedAt = now
-	}
-	if over := s.turns - debounceFree; pause > 0 && over >= 0 {
-		pause = max(pause, doubled(2*debounceStatus, debounceMost, over))
-	}
-	if wait = s.healthAt.Add(pause).Sub(now); wait > 0 {
-		return wait
-	}
-	if s.turnedAt.After(s.healthAt) { // whether or not it is back by now
-		s.turns++
-	}
-	s.healthAt = now
-	return 0
 }
 
 // aboutHealth are the conditions that change with what the target does on its own.
@@ -224,7 +192,8 @@ func equalReference(a, b resourcesv1alpha1.ObjectReference) bool {
 // draft is a status that is being changed.
 type draft struct {
 	*resourcesv1alpha1.ManagedResourceStatus
-	now time.Time
+	now     time.Time
+	reading bool // the target's events are being read, which may explain what is unhealthy
 }
 
 // set sets a condition.

@@ -116,7 +116,7 @@ func (t *targets) is(key clustercache.ClusterKey, uid types.UID) error {
 
 // ofObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance
 // left behind, it is the target that the ManagedResource belongs to.
-func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.Assigner) (
+func (t *targets) ofObjects(ctx context.Context, s *subject, assigner *assignment.Assigner) (
 	key clustercache.ClusterKey, status clustercache.Status, registered bool, err error,
 ) {
 	away := clustercache.Status{State: clustercache.StateDisconnected, Message: s.decision.Message}
@@ -158,7 +158,7 @@ func (t *targets) ofObjects(ctx context.Context, s *scope, assigner *assignment.
 
 // lost reports whether a run failed because its target went away, by the errors of its calls. Then nothing is said
 // about the objects: what was applied stays applied, as far as is known.
-func (t *targets) lost(ctx context.Context, s *scope, failures []apply.Outcome, pending []prune.Outcome) bool {
+func (t *targets) lost(ctx context.Context, s *subject, failures []apply.Outcome, pending []prune.Outcome) bool {
 	if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return isUnanswered(o.Err) }) &&
 		!slices.ContainsFunc(pending, func(o prune.Outcome) bool { return o.Err != nil && isUnanswered(o.Err) }) {
 		s.state.noAnswer = false

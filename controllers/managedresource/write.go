@@ -22,9 +22,9 @@ func (r *reconciler) read(ctx context.Context, s *scope) (bool, reconcile.Result
 	var input string
 	var err error
 	if len(s.todo) > 0 {
-		s.bundle, input, err = r.content.recall(ctx, s, s.input)
+		s.bundle, input, err = r.content.recall(ctx, &s.subject, s.input)
 	} else {
-		s.bundle, input, err = r.content.read(ctx, s)
+		s.bundle, input, err = r.content.read(ctx, &s.subject)
 	}
 	if isContentError(err) {
 		return endWith(r.health.cannotRead(ctx, s, r.content, err))
@@ -56,7 +56,7 @@ func (r *reconciler) connect(ctx context.Context, s *scope) (bool, reconcile.Res
 // planObjects finds out what the bundle means for the target.
 func (r *reconciler) planObjects(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	var err error
-	s.plan, err = newPlan(ctx, s, r.content.managedBy, s.bundle, s.access, s.todo...)
+	s.plan, err = newPlan(ctx, &s.subject, r.content.managedBy, s.bundle, s.access, s.todo...)
 	if isContentError(err) {
 		return endWith(r.health.cannotRead(ctx, s, r.content, err))
 	}
@@ -84,10 +84,10 @@ func (r *reconciler) mark(ctx context.Context, s *scope) (bool, reconcile.Result
 // the content changed; if a run has failed with the same content, that was said, and more is known by now.
 func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	s.before = s.mr.Status.Resources
-	s.book = bookOf(s.mr)
-	s.old, s.released = s.plan.leaving(s.book, s.before)
+	s.listed = s.book()
+	s.old, s.released = s.plan.leaving(s.listed, s.before)
 	if len(s.old)+len(s.released) > 0 {
-		torn, err := r.content.torn(ctx, s, s.input)
+		torn, err := r.content.torn(ctx, &s.subject, s.input)
 		if err != nil {
 			return end(err)
 		}
@@ -95,9 +95,9 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 			return endAfter(busyRetry)
 		}
 	}
-	ahead := inventory.Union(s.before, s.book.Inherit(s.plan.entries()))
+	ahead := inventory.Union(s.before, s.listed.Inherit(s.plan.entries()))
 	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
-		return endWith(s.fail(s.input), r.status.write(ctx, s, func(d *draft) {
+		return endWith(s.fail(s.input), r.status.write(ctx, &s.subject, func(d *draft) {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
 				resourcesv1alpha1.ReasonInventoryTooLarge, inventoryTooLarge(len(ahead), len(size)))
 		}))
@@ -106,7 +106,7 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 	changed := !slices.EqualFunc(s.before, s.plan.entries(), sameEntry) ||
 		ptr.Deref(s.mr.Status.SecretsDataChecksum, "") != s.plan.checksum
 	again := s.state.failedWith(s.input)
-	err := r.status.write(ctx, s, func(d *draft) {
+	err := r.status.write(ctx, &s.subject, func(d *draft) {
 		d.Resources = ahead
 		d.answersAgain()
 		if changed && !again {
@@ -139,22 +139,23 @@ func (r *reconciler) write(ctx context.Context, s *scope) (bool, reconcile.Resul
 			return end(err)
 		}
 	}
-	r.objects.noteAutoscalers(ctx, s, s.access, s.plan.prepared(), false)
-	intents := s.plan.intents(s.book)
+	r.objects.noteAutoscalers(ctx, &s.subject, s.access, s.plan.prepared(), false)
+	intents := s.plan.intents(s.listed)
 	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
 	defer cancel()
-	right := r.objects.begin(s)
+	compared, right := r.objects.begin(&s.subject)
+	s.compared, s.present = compared, compared.Observed
 	defer r.tracker.End(s.name) // after a panic, too
-	sharers := r.neighbours.of(ctx, s)
-	yields := r.objects.yield(calls, sharers, intents)
+	sharers := r.neighbours.of(ctx, &s.subject)
+	yields := r.objects.yield(calls, sharers, s.before, intents)
 	if prunes {
 		policy := r.objects.prunePolicy(sharers, s.plan.entries())
 		policy.Released = slices.Collect(maps.Values(s.plan.released))
 		inventory.Sort(policy.Released)
 		s.pruned = prune.Objects(calls, pruning, s.old, policy)
 	}
-	s.kept = r.objects.release(calls, s, s.released)
-	s.applied = r.objects.applyChanged(calls, s, intents, right, yields)
+	s.kept = r.objects.release(calls, &s.subject, s.released)
+	s.applied = r.objects.applyChanged(calls, &s.subject, intents, right, yields)
 	r.tracker.End(s.name)
 	if err := ctx.Err(); err != nil {
 		return end(err)
