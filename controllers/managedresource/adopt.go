@@ -23,30 +23,30 @@ const identityRetry = 10 * time.Second
 // of another class left behind when it cleaned up its own target, and objects of the same names in our target are not
 // meant by it. A Gardener resource manager of the same class has the same finalizer: what it leaves is taken over.
 func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	if !s.decision.HasTarget { // or too many; events bring it back
-		r.tracker.Forget(s.name)
-		return end(r.status.write(ctx, &s.subject, func(d *draft) {
+	if !s.Decision.HasTarget { // or too many; events bring it back
+		r.tracker.Forget(s.Name)
+		return end(r.status.write(ctx, &s.Subject, func(d *draft) {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
-				s.decision.Reason, s.decision.Message)
-			d.unknownHealth(s.decision.Reason, s.decision.Message)
+				s.Decision.Reason, s.Decision.Message)
+			d.unknownHealth(s.Decision.Reason, s.Decision.Message)
 		}))
 	}
 	// Objects that are known are ours, although another client removed the finalizer.
-	if states, _ := r.tracker.AcceptedStates(s.name); !s.marked() && len(states) == 0 {
-		if err := r.status.write(ctx, &s.subject, func(d *draft) { d.Resources = nil }); err != nil {
+	if states, _ := r.tracker.AcceptedStates(s.Name); !s.Marked() && len(states) == 0 {
+		if err := r.status.write(ctx, &s.Subject, func(d *draft) { d.Resources = nil }); err != nil {
 			return end(err)
 		}
-		base := s.mr.DeepCopy()
-		delete(s.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
-		delete(s.mr.Annotations, hubv1alpha1.AppliedAnnotation)
-		if len(base.Annotations) != len(s.mr.Annotations) {
-			if err := r.store.Patch(ctx, base, s.mr, false); err != nil {
+		base := s.MR.DeepCopy()
+		delete(s.MR.Annotations, hubv1alpha1.TargetUIDAnnotation)
+		delete(s.MR.Annotations, hubv1alpha1.AppliedAnnotation)
+		if len(base.Annotations) != len(s.MR.Annotations) {
+			if err := r.store.Patch(ctx, base, s.MR, false); err != nil {
 				return end(err)
 			}
 		}
 	}
-	if wasIgnored(&s.mr.Status) { // whatever follows, it is not ignored any longer
-		if err := r.status.write(ctx, &s.subject, (*draft).notIgnored); err != nil {
+	if wasIgnored(&s.MR.Status) { // whatever follows, it is not ignored any longer
+		if err := r.status.write(ctx, &s.Subject, (*draft).notIgnored); err != nil {
 			return end(err)
 		}
 	}
@@ -56,8 +56,8 @@ func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Resul
 // migrate deals with a ManagedResource whose objects are in another cluster than the one it belongs to now: they are
 // deleted there, or left if that cluster is gone.
 func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	s.status, _ = r.targets.clusters.GetStatus(s.target)
-	bound, now := s.boundUID(), s.status
+	s.status, _ = r.targets.clusters.GetStatus(s.Target)
+	bound, now := s.BoundUID(), s.status
 	if bound == "" || now.State != clustercache.StateConnected || now.UID == bound {
 		return goOn()
 	}
@@ -67,49 +67,49 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 		return endWith(reconcile.Result{RequeueAfter: identityRetry, Priority: new(dispatch.PriorityRetry)},
 			r.health.awaitsConnection(ctx, s))
 	}
-	old, found, err := r.assigner.FindUID(ctx, s.class, s.name.Namespace, bound)
+	old, found, err := r.assigner.FindUID(ctx, s.Class, s.Name.Namespace, bound)
 	if err != nil {
 		return end(err)
 	}
 	status, _ := r.targets.clusters.GetStatus(old)
 	switch {
-	case len(s.mr.Status.Resources) == 0 || ptr.Deref(s.mr.Spec.KeepObjects, false):
+	case len(s.MR.Status.Resources) == 0 || ptr.Deref(s.MR.Spec.KeepObjects, false):
 	case !found:
-		r.events.left(&s.subject, fmt.Sprintf("the cluster with UID %s is no longer registered", bound))
-	case givenUp(s.mr, status):
-		r.events.left(&s.subject, "their deletion is forced and the old target cluster is not reachable")
+		r.events.left(&s.Subject, fmt.Sprintf("the cluster with UID %s is no longer registered", bound))
+	case givenUp(s.MR, status):
+		r.events.left(&s.Subject, "their deletion is forced and the old target cluster is not reachable")
 	default:
-		if err := r.status.write(ctx, &s.subject, (*draft).pending); err != nil {
+		if err := r.status.write(ctx, &s.Subject, (*draft).pending); err != nil {
 			return end(err)
 		}
 		if done, result, err := r.clean(ctx, s, old, status); done || err != nil {
 			return done, result, err
 		}
 	}
-	s.log.Info("Moving to another target", "oldTargetUID", bound, "newTargetUID", now.UID)
+	s.Log.Info("Moving to another target", "oldTargetUID", bound, "newTargetUID", now.UID)
 	r.forget(s)
 	s.forgotten = false // it continues elsewhere
-	if err := r.status.write(ctx, &s.subject, func(d *draft) { d.Resources = nil }); err != nil {
+	if err := r.status.write(ctx, &s.Subject, func(d *draft) { d.Resources = nil }); err != nil {
 		return end(err)
 	}
 	// Bound to the new one in one step: a finalizer without a mark would belong to no target.
-	base := s.mr.DeepCopy()
-	s.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(now.UID)
-	delete(s.mr.Annotations, hubv1alpha1.AppliedAnnotation)
-	return false, reconcile.Result{}, r.store.Patch(ctx, base, s.mr, false)
+	base := s.MR.DeepCopy()
+	s.MR.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(now.UID)
+	delete(s.MR.Annotations, hubv1alpha1.AppliedAnnotation)
+	return false, reconcile.Result{}, r.store.Patch(ctx, base, s.MR, false)
 }
 
 // identify ends the run while it is not known, or not written down, which cluster the target is: a hub that dies in
 // this moment would not notice that the kubeconfig leads elsewhere when it starts again. Then the watches begin.
 func (r *reconciler) identify(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	bound, uid := s.boundUID(), s.status.UID
+	bound, uid := s.BoundUID(), s.status.UID
 	if uid == "" || s.status.State == clustercache.StateRefused || bound != "" && bound != uid {
 		return endWith(r.health.unreachable(ctx, s))
 	}
-	if known, err := r.targets.identityKnown(ctx, s.target, uid); err != nil || !known {
+	if known, err := r.targets.identityKnown(ctx, s.Target, uid); err != nil || !known {
 		return endWith(reconcile.Result{RequeueAfter: identityRetry}, err)
 	}
-	if err := r.tracker.Track(ctx, s.name, s.target, s.mr.Status.Resources, exact(s.mr)); err != nil && !isDown(err) {
+	if err := r.tracker.Track(ctx, s.Name, s.Target, s.MR.Status.Resources, exact(s.MR)); err != nil && !isDown(err) {
 		return end(err)
 	}
 	return goOn()

@@ -12,6 +12,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 )
 
@@ -41,13 +42,13 @@ type appliedNotes struct {
 
 // writeWhenDue writes the note of an input if it is due, and otherwise has a run come when it is.
 func (n *appliedNotes) writeWhenDue(
-	ctx context.Context, s *subject, input string, result reconcile.Result,
+	ctx context.Context, s *run.Subject, input string, result reconcile.Result,
 ) (reconcile.Result, error) {
-	due := s.state.noteDue
+	due := s.State.NoteDue
 	if due.IsZero() {
 		return result, nil
 	}
-	if left := due.Sub(s.clock.Now()); left > 0 {
+	if left := due.Sub(s.Clock.Now()); left > 0 {
 		if result = sooner(result, left); result.RequeueAfter == left {
 			result.Priority = new(dispatch.PriorityResync)
 		}
@@ -57,33 +58,33 @@ func (n *appliedNotes) writeWhenDue(
 }
 
 // write notes what was applied and how the objects were then. Nothing is written while something is not known.
-func (n *appliedNotes) write(ctx context.Context, s *subject, input string) error {
-	states, complete := n.tracker.AcceptedStates(s.name)
+func (n *appliedNotes) write(ctx context.Context, s *run.Subject, input string) error {
+	states, complete := n.tracker.AcceptedStates(s.Name)
 	if !complete {
 		return nil
 	}
 	value := applied{Input: input, Fingerprint: tracker.Fingerprint(states)}.String()
-	if s.mr.Annotations[hubv1alpha1.AppliedAnnotation] != value {
-		base := s.mr.DeepCopy()
-		metav1.SetMetaDataAnnotation(&s.mr.ObjectMeta, hubv1alpha1.AppliedAnnotation, value)
-		if err := n.store.Patch(ctx, base, s.mr, false); err != nil {
+	if s.MR.Annotations[hubv1alpha1.AppliedAnnotation] != value {
+		base := s.MR.DeepCopy()
+		metav1.SetMetaDataAnnotation(&s.MR.ObjectMeta, hubv1alpha1.AppliedAnnotation, value)
+		if err := n.store.Patch(ctx, base, s.MR, false); err != nil {
 			return err
 		}
 	}
-	s.state.noteDue = time.Time{}
+	s.State.NoteDue = time.Time{}
 	return nil
 }
 
 // takeBack removes the note of an input, after a run that failed with the same input.
-func (n *appliedNotes) takeBack(ctx context.Context, s *subject, input string) error {
-	s.state.noteDue = time.Time{}
-	noted, ok := parseApplied(s.mr.Annotations[hubv1alpha1.AppliedAnnotation])
+func (n *appliedNotes) takeBack(ctx context.Context, s *run.Subject, input string) error {
+	s.State.NoteDue = time.Time{}
+	noted, ok := parseApplied(s.MR.Annotations[hubv1alpha1.AppliedAnnotation])
 	if !ok || noted.Input != input {
 		return nil
 	}
-	base := s.mr.DeepCopy()
-	delete(s.mr.Annotations, hubv1alpha1.AppliedAnnotation)
-	return n.store.Patch(ctx, base, s.mr, false)
+	base := s.MR.DeepCopy()
+	delete(s.MR.Annotations, hubv1alpha1.AppliedAnnotation)
+	return n.store.Patch(ctx, base, s.MR, false)
 }
 
 // conditionApplied returns the condition ResourcesApplied, nil if there is none.

@@ -33,6 +33,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 	"github.com/trellis-hub/trellis/engine/apply"
@@ -82,14 +83,14 @@ func judged(t *testing.T) *judging {
 	j.Expect(j.server.Get(j.ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
 	j.clusters.Add(cluster, clustersfake.Target{})
 	j.work = &scope{
-		subject: subject{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr, state: &state{}, clock: j.clock},
+		Subject: run.Subject{Name: client.ObjectKeyFromObject(mr), Target: cluster, MR: mr, State: &run.State{}, Clock: j.clock},
 
 		syncPeriod: time.Hour,
 	}
 	source := store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {})
 	j.reconciler = &reconciler{
 		store: source, targets: &targets{clusters: j.clusters, reader: j.server}, status: newStatusWriter(source, j.clock),
-		clock: j.clock, syncPeriod: time.Hour, drifts: newLatencies(), changes: newLatencies(),
+		clock: j.clock, syncPeriod: time.Hour, drifts: run.NewLatencies(), changes: run.NewLatencies(),
 		warnings: notes.New(notes.Options{
 			Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {},
 		}),
@@ -110,11 +111,11 @@ func judged(t *testing.T) *judging {
 }
 
 func (j *judging) track(refs ...resourcesv1alpha1.ObjectReference) {
-	j.Expect(j.tracker.Track(j.ctx, j.work.name, j.work.target, refs, tracker.Exact{})).To(Succeed())
+	j.Expect(j.tracker.Track(j.ctx, j.work.Name, j.work.Target, refs, tracker.Exact{})).To(Succeed())
 }
 
 func (j *judging) accept(live *unstructured.Unstructured) {
-	j.tracker.Accept(j.work.name, inventory.KeyOfObject(live), tracker.Accepted{
+	j.tracker.Accept(j.work.Name, inventory.KeyOfObject(live), tracker.Accepted{
 		UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(), State: ownership.Observe(live, hubv1alpha1.FieldManager),
 	})
 }
@@ -140,22 +141,22 @@ func (j *judging) deployment(version, available string, says ...string) *unstruc
 
 // shown has the watches list all as it was accepted.
 func (j *judging) shown() {
-	j.clusters.Put(j.work.target, "ConfigMap.v1", j.configMap("10"))
-	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("10", "True"))
-	for name := range j.clusters.Watches(j.work.target) {
-		j.clusters.Sync(j.work.target, name, true)
+	j.clusters.Put(j.work.Target, "ConfigMap.v1", j.configMap("10"))
+	j.clusters.Put(j.work.Target, "Deployment.v1.apps", j.deployment("10", "True"))
+	for name := range j.clusters.Watches(j.work.Target) {
+		j.clusters.Sync(j.work.Target, name, true)
 	}
 }
 
 // judge begins a run: it takes the state of the target and what the watches show.
 func (j *judging) judge() {
-	j.work.status, _ = j.clusters.GetStatus(j.work.target)
-	j.work.compared = j.tracker.Judge(j.work.name)
+	j.work.status, _ = j.clusters.GetStatus(j.work.Target)
+	j.work.compared = j.tracker.Judge(j.work.Name)
 }
 
 // setApplied writes the condition ResourcesApplied alone.
 func (j *judging) setApplied(status resourcesv1alpha1.ConditionStatus, reason, message string) error {
-	return j.status.write(j.ctx, &j.work.subject, func(d *draft) {
+	return j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
 		d.say(resourcesv1alpha1.ConditionResourcesApplied, status, reason, message)
 	})
 }
@@ -173,7 +174,7 @@ func (j *judging) look() time.Duration {
 func (j *judging) read() *resourcesv1alpha1.ManagedResource {
 	j.t.Helper()
 	mr := &resourcesv1alpha1.ManagedResource{}
-	j.Expect(j.server.Get(j.ctx, j.work.name, mr)).To(Succeed())
+	j.Expect(j.server.Get(j.ctx, j.work.Name, mr)).To(Succeed())
 	return mr
 }
 
@@ -198,18 +199,18 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 	const kept = "kept"
 	hide := func(j *judging, names ...string) {
 		for _, name := range names {
-			j.clusters.Sync(j.work.target, name, false)
+			j.clusters.Sync(j.work.Target, name, false)
 		}
 	}
 	annotate := func(j *judging, key, value string) {
 		tc := &hubv1alpha1.TargetCluster{}
-		j.Expect(j.server.Get(j.ctx, j.work.target, tc)).To(Succeed())
+		j.Expect(j.server.Get(j.ctx, j.work.Target, tc)).To(Succeed())
 		metav1.SetMetaDataAnnotation(&tc.ObjectMeta, key, value)
 		j.Expect(j.server.Update(j.ctx, tc)).To(Succeed())
 	}
 	applied := func(status resourcesv1alpha1.ConditionStatus, reason string) func(*judging) {
 		return func(j *judging) {
-			j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "False"))
+			j.clusters.Put(j.work.Target, "Deployment.v1.apps", j.deployment("11", "False"))
 			j.Expect(j.setApplied(status, reason, "x")).To(Succeed())
 		}
 	}
@@ -230,7 +231,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			health: "Unknown ChecksPending: " + notListed, rollout: "Unknown ChecksPending: " + notListed,
 		},
 		"a kind may not be watched": {
-			happens: func(j *judging) { j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden")) },
+			happens: func(j *judging) { j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden")) },
 			health:  "False HealthCheckError: ConfigMap.v1 cannot be watched: forbidden", rollout: "Unknown HealthCheckError: ConfigMap.v1 cannot be watched: forbidden",
 		},
 		"pods are not listed": {
@@ -240,18 +241,18 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			happens: func(j *judging) { hide(j, tracker.PodWatch) }, later: syncGrace, health: wellHealth, rollout: "Unknown ChecksPending: The pods are not listed yet.",
 		},
 		"pods may not be watched": {
-			happens: func(j *judging) { j.clusters.Fail(j.work.target, tracker.PodWatch, errors.New("forbidden")) },
+			happens: func(j *judging) { j.clusters.Fail(j.work.Target, tracker.PodWatch, errors.New("forbidden")) },
 			health:  wellHealth, rollout: "Unknown HealthCheckError: Pod cannot be watched: forbidden",
 		},
 		"H5 a kind is not served any more, a moment after it was": {
 			happens: func(j *judging) {
-				j.clusters.Fail(j.work.target, "ConfigMap.v1", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}})
+				j.clusters.Fail(j.work.Target, "ConfigMap.v1", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}})
 			},
 			health: kept, rollout: kept,
 		},
 		"H5 a kind is not served any more": {
 			happens: func(j *judging) {
-				j.clusters.Fail(j.work.target, "ConfigMap.v1", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, SearchedVersions: []string{"v1"}})
+				j.clusters.Fail(j.work.Target, "ConfigMap.v1", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, SearchedVersions: []string{"v1"}})
 			},
 			later:  syncGrace,
 			health: `False ConfigMapMissing: ConfigMap c/d does not exist: no matches for kind "ConfigMap" in version "v1"`, rollout: wellRollout,
@@ -266,29 +267,29 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		"an older state is shown": {
 			happens: func(j *judging) {
 				j.accept(j.deployment("12", "True"))
-				j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "True"))
+				j.clusters.Put(j.work.Target, "Deployment.v1.apps", j.deployment("11", "True"))
 			},
 			later: tracker.UnseenGrace, health: "Unknown ChecksPending: " + notShown, rollout: "Unknown ChecksPending: " + notShown,
 		},
 		"nothing is tracked": {
-			happens: func(j *judging) { j.tracker.Forget(j.work.name) }, health: kept, rollout: kept,
+			happens: func(j *judging) { j.tracker.Forget(j.work.Name) }, health: kept, rollout: kept,
 		},
 		"nothing is accepted, as after a restart": {
 			happens: func(j *judging) {
-				j.tracker.Forget(j.work.name)
-				j.track(j.work.mr.Status.Resources...)
+				j.tracker.Forget(j.work.Name)
+				j.track(j.work.MR.Status.Resources...)
 				j.shown()
 			},
 			health: kept, rollout: kept,
 		},
 		"an object is not tracked": {
-			happens: func(j *judging) { j.track(j.work.mr.Status.Resources[0]) }, later: time.Second, health: kept, rollout: kept,
+			happens: func(j *judging) { j.track(j.work.MR.Status.Resources[0]) }, later: time.Second, health: kept, rollout: kept,
 		},
 		"an object is being deleted": {
 			happens: func(j *judging) {
 				going := j.configMap("11")
 				going.SetDeletionTimestamp(new(metav1.Now()))
-				j.clusters.Put(j.work.target, "ConfigMap.v1", going)
+				j.clusters.Put(j.work.Target, "ConfigMap.v1", going)
 			},
 			health: wellHealth, rollout: "True ConfigMapProgressing: ConfigMap c/d is progressing: it is being deleted",
 		},
@@ -297,7 +298,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 				going := j.configMap("11")
 				going.SetDeletionTimestamp(new(metav1.Now()))
 				going.SetAnnotations(map[string]string{resourcesv1alpha1.SkipHealthCheckAnnotation: "true"})
-				j.clusters.Put(j.work.target, "ConfigMap.v1", going)
+				j.clusters.Put(j.work.Target, "ConfigMap.v1", going)
 			},
 			health: wellHealth, rollout: wellRollout,
 		},
@@ -305,7 +306,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		"H3 it failed":           {happens: applied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed), health: kept, rollout: kept},
 		"H3 the condition is missing": {
 			happens: func(j *judging) {
-				j.Expect(j.status.write(j.ctx, &j.work.subject, func(d *draft) {
+				j.Expect(j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
 					d.Conditions = d.Conditions[1:]
 				})).To(Succeed())
 			},
@@ -313,25 +314,25 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		},
 		"the target is not connected": {
 			happens: func(j *judging) {
-				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid})
+				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.Target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid})
 			},
 			health: "Unknown TargetUnreachable: The target cluster a/target is not reachable since 0001-01-01T00:00:00Z: Unreachable", rollout: "Unknown TargetUnreachable: The target cluster a/target is not reachable since 0001-01-01T00:00:00Z: Unreachable",
 		},
 		"the target may be back in a moment": {
 			happens: func(j *judging) {
-				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid, InGrace: true})
+				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.Target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid, InGrace: true})
 			},
 			health: kept, rollout: kept,
 		},
 		"the target is not dialled yet": {
 			happens: func(j *judging) {
-				j.clusters.SetState(j.work.target, clustercache.StateConnecting, "", "")
+				j.clusters.SetState(j.work.Target, clustercache.StateConnecting, "", "")
 			},
 			health: kept, rollout: kept,
 		},
 		"the target is another cluster": {
 			happens: func(j *judging) {
-				status, _ := j.clusters.GetStatus(j.work.target)
+				status, _ := j.clusters.GetStatus(j.work.Target)
 				status.UID = "other"
 				j.clusters.SetStatus(status)
 			},
@@ -339,30 +340,30 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		},
 		"pods may not be watched, but do not matter": {
 			happens: func(j *judging) {
-				j.clusters.Fail(j.work.target, tracker.PodWatch, errors.New("forbidden"))
+				j.clusters.Fail(j.work.Target, tracker.PodWatch, errors.New("forbidden"))
 				skipped := j.deployment("11", "False")
 				skipped.SetAnnotations(map[string]string{resourcesv1alpha1.SkipHealthCheckAnnotation: "true"})
-				j.clusters.Put(j.work.target, "Deployment.v1.apps", skipped)
+				j.clusters.Put(j.work.Target, "Deployment.v1.apps", skipped)
 			},
 			health: wellHealth, rollout: wellRollout,
 		},
 		"the target is asleep": {
 			happens: func(j *judging) {
 				annotate(j, hubv1alpha1.HibernatedAnnotation, "true")
-				j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
+				j.clusters.SetState(j.work.Target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
 			},
 			health: kept, rollout: kept,
 		},
 		"the target is no longer hibernated, and not dialled yet": {
 			happens: func(j *judging) {
-				j.clusters.SetState(j.work.target, clustercache.StateHibernated, clustercache.ReasonHibernated, "")
+				j.clusters.SetState(j.work.Target, clustercache.StateHibernated, clustercache.ReasonHibernated, "")
 			},
 			health: kept, rollout: kept,
 		},
 		"the target falls asleep": {
 			happens: func(j *judging) {
 				annotate(j, hubv1alpha1.HibernatedAnnotation, "true")
-				j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "False"))
+				j.clusters.Put(j.work.Target, "Deployment.v1.apps", j.deployment("11", "False"))
 			},
 			health: kept, rollout: kept,
 		},
@@ -376,14 +377,14 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 					j.look()
 					health, rollout = wellHealth, wellRollout
 				} else {
-					j.Expect(j.status.write(j.ctx, &j.work.subject, func(d *draft) {
+					j.Expect(j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
 						d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
 					})).To(Succeed())
 				}
 				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(health))
 				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(Equal(rollout))
 
-				j.clock.Step(2 * debounceText) // no write is too soon after the last
+				j.clock.Step(2 * run.DebounceText) // no write is too soon after the last
 				test.happens(j)
 				wait := j.look()
 				if test.later > 0 && test.rollout != kept {
@@ -418,11 +419,11 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 func TestRunThatLostItsTargetJudgesNothing(t *testing.T) {
 	j := judged(t)
 	j.shown()
-	_, err := j.health.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
+	_, err := j.health.concludeLost(j.ctx, j.work, j.work.MR.Status.Resources)
 	j.Expect(err).NotTo(HaveOccurred())
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
-	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
-	_, err = j.health.concludeLost(j.ctx, j.work, j.work.mr.Status.Resources)
+	j.clusters.SetState(j.work.Target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
+	_, err = j.health.concludeLost(j.ctx, j.work, j.work.MR.Status.Resources)
 	j.Expect(err).NotTo(HaveOccurred())
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 }
@@ -431,11 +432,11 @@ func TestRunThatLostItsTargetJudgesNothing(t *testing.T) {
 func TestSilenceEndsForWhatIsNotApplied(t *testing.T) {
 	j := judged(t)
 	j.shown()
-	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
+	j.clusters.SetState(j.work.Target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
 	j.look()
 	j.Expect(j.setApplied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "x")).To(Succeed())
 	j.Expect(j.says(resourcesv1alpha1.ConditionReady)).To(HavePrefix("Unknown TargetUnreachable"))
-	j.clusters.SetState(j.work.target, clustercache.StateConnected, clustercache.ReasonConnected, "")
+	j.clusters.SetState(j.work.Target, clustercache.StateConnected, clustercache.ReasonConnected, "")
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown ChecksPending"))
 	j.Expect(j.says(resourcesv1alpha1.ConditionReady)).To(HavePrefix("False ApplyFailed"))
@@ -446,13 +447,13 @@ func TestSilenceEndsForWhatIsNotApplied(t *testing.T) {
 func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j := judged(t)
 	service := live(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"c","name":"d","uid":"u","resourceVersion":"10"},"spec":{"type":"LoadBalancer"}}`)
-	j.work.mr.Status.Resources = append(j.work.mr.Status.Resources, resourcesv1alpha1.ObjectReference{ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "c", Name: "d"}})
-	j.track(j.work.mr.Status.Resources...)
+	j.work.MR.Status.Resources = append(j.work.MR.Status.Resources, resourcesv1alpha1.ObjectReference{ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "c", Name: "d"}})
+	j.track(j.work.MR.Status.Resources...)
 	j.accept(service)
-	j.clusters.Put(j.work.target, "Service.v1", service)
+	j.clusters.Put(j.work.Target, "Service.v1", service)
 	j.shown()
 	before := "Service c/d is unhealthy: the load balancer has no ingress yet\n  Last warning events:\n  - cloud, ..."
-	j.Expect(j.status.write(j.ctx, &j.work.subject, func(d *draft) {
+	j.Expect(j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
 		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, "ServiceUnhealthy", before)
 		d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse,
 			resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
@@ -463,7 +464,7 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.Expect(j.writes).To(Equal(writes))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HaveSuffix(before))
 
-	j.Expect(j.status.write(j.ctx, &j.work.subject, func(d *draft) {
+	j.Expect(j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
 		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue,
 			resourcesv1alpha1.ReasonResourcesHealthy, "x")
 	})).To(Succeed())
@@ -473,19 +474,19 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.clock.Step(time.Minute)
 	service.Object["spec"] = map[string]any{}
 	service.SetResourceVersion("11")
-	j.clusters.Put(j.work.target, "Service.v1", service)
+	j.clusters.Put(j.work.Target, "Service.v1", service)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 }
 
 func TestNothingIsSaidOfNothingBeforeItIsTracked(t *testing.T) {
 	j := judged(t)
-	j.work.mr.Status.Resources = nil
-	j.tracker.Forget(j.work.name)
+	j.work.MR.Status.Resources = nil
+	j.tracker.Forget(j.work.Name)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
 	j.track()
-	j.clock.Step(debounceStatus)
+	j.clock.Step(run.DebounceStatus)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(Equal(wellRollout))
@@ -506,24 +507,24 @@ func TestDriftThatOnlyTheLastLookShowsIsDueAtOnce(t *testing.T) {
 		happens func(j *judging)
 		due     time.Duration
 	}{
-		"an edit": {happens: func(j *judging) { j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j)) }, due: busyRetry},
+		"an edit": {happens: func(j *judging) { j.clusters.Put(j.work.Target, "ConfigMap.v1", edited(j)) }, due: busyRetry},
 		"a deletion": {happens: func(j *judging) {
-			j.clusters.Delete(j.work.target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
+			j.clusters.Delete(j.work.Target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
 		}, due: busyRetry},
 		"an edit, while another kind is not listed": {
 			happens: func(j *judging) {
-				j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j))
-				j.clusters.Sync(j.work.target, "Deployment.v1.apps", false)
+				j.clusters.Put(j.work.Target, "ConfigMap.v1", edited(j))
+				j.clusters.Sync(j.work.Target, "Deployment.v1.apps", false)
 			}, due: busyRetry,
 		},
 		"an edit that has to wait its turn": {
 			happens: func(j *judging) {
 				key := inventory.KeyOfObject(j.configMap("10"))
-				for j.work.state.mayCorrect(key, j.clock.Now()) == 0 {
-					j.work.state.corrected(key, j.clock.Now())
+				for j.work.State.MayCorrect(key, j.clock.Now()) == 0 {
+					j.work.State.Corrected(key, j.clock.Now())
 				}
-				j.clusters.Put(j.work.target, "ConfigMap.v1", edited(j))
-			}, due: driftFirst,
+				j.clusters.Put(j.work.Target, "ConfigMap.v1", edited(j))
+			}, due: run.DriftFirst,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -545,26 +546,26 @@ func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
 		wait      time.Duration // for the turn of an object that drifted before
 		due       time.Duration
 	}{
-		"nothing else":   {meanwhile: func(*judging) {}, due: retryFirst},
-		"another's turn": {meanwhile: func(*judging) {}, wait: retryFirst / 4, due: retryFirst / 4},
+		"nothing else":   {meanwhile: func(*judging) {}, due: run.RetryFirst},
+		"another's turn": {meanwhile: func(*judging) {}, wait: run.RetryFirst / 4, due: run.RetryFirst / 4},
 		"another goes": {meanwhile: func(j *judging) {
-			j.clusters.Delete(j.work.target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
+			j.clusters.Delete(j.work.Target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
 		}, due: busyRetry},
 		"the same drifts": {meanwhile: func(j *judging) {
-			j.clusters.Delete(j.work.target, "Deployment.v1.apps", types.NamespacedName{Namespace: "c", Name: "d"})
-		}, due: retryFirst},
+			j.clusters.Delete(j.work.Target, "Deployment.v1.apps", types.NamespacedName{Namespace: "c", Name: "d"})
+		}, due: run.RetryFirst},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := judged(t)
 			j.metrics = NewMetrics(prometheus.NewRegistry(), false)
 			j.events = newRecorder(events.NewFakeRecorder(10), j.clock, j.metrics)
-			j.work.class = &assignment.Class{}
+			j.work.Class = &assignment.Class{}
 			j.shown()
 			j.look()
 			notified := j.notifications
-			j.tracker.Begin(j.work.name, deployment(j))
+			j.tracker.Begin(j.work.Name, deployment(j))
 			test.meanwhile(j)
-			j.tracker.End(j.work.name)
+			j.tracker.End(j.work.Name)
 			j.Expect(j.notifications).To(Equal(notified), "nothing is notified")
 
 			refused := apply.Outcome{Key: deployment(j), Err: apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "d", errors.New("no"))}

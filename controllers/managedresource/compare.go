@@ -37,17 +37,17 @@ func mayNotBeDone(k inventory.Key) bool { return k.GroupKind() != jobKind }
 // findInput finds out what is to be applied, from what is in memory. A Secret that is known not to exist ends the run:
 // its creation is an event.
 func (r *reconciler) findInput(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	if _, err := references.Of(s.mr); err != nil {
+	if _, err := references.Of(s.MR); err != nil {
 		return endWith(s.resync(), r.health.notApplied(ctx, s, resourcesv1alpha1.ReasonContentTooLarge, err.Error()))
 	}
-	if s.mr.Annotations[hubv1alpha1.AppliedAnnotation] != "" && s.mr.Status.ObservedGeneration == s.mr.Generation {
-		r.content.learn(ctx, &s.subject)
+	if s.MR.Annotations[hubv1alpha1.AppliedAnnotation] != "" && s.MR.Status.ObservedGeneration == s.MR.Generation {
+		r.content.learn(ctx, &s.Subject)
 	}
-	s.input, s.current = r.content.input(&s.subject)
-	if r.alwaysUpdate && s.state.applyDue(r.clock.Now(), r.syncPeriod) {
-		s.state.demanded = true
+	s.input, s.current = r.content.input(&s.Subject)
+	if r.alwaysUpdate && s.State.ApplyDue(r.clock.Now(), r.syncPeriod) {
+		s.State.Demanded = true
 	}
-	if missing, ok := r.content.missing(&s.subject); ok {
+	if missing, ok := r.content.missing(&s.Subject); ok {
 		return endWith(r.health.cannotRead(ctx, s, r.content, missing))
 	}
 	return goOn()
@@ -56,12 +56,12 @@ func (r *reconciler) findInput(ctx context.Context, s *scope) (bool, reconcile.R
 // compare looks whether the objects are as they were applied, if the input is. It ends the run if they are, and
 // otherwise leaves what drifted to be corrected, or everything to be applied.
 func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	if !s.current || s.state.demanded || s.mr.Status.ObservedGeneration != s.mr.Generation {
+	if !s.current || s.State.Demanded || s.MR.Status.ObservedGeneration != s.MR.Generation {
 		return goOn()
 	}
-	noted, ok := parseApplied(s.mr.Annotations[hubv1alpha1.AppliedAnnotation])
+	noted, ok := parseApplied(s.MR.Annotations[hubv1alpha1.AppliedAnnotation])
 	isNoted := ok && noted.Input == s.input
-	if !isNoted && (s.state.input == "" || s.state.input != s.input) {
+	if !isNoted && (s.State.Input == "" || s.State.Input != s.input) {
 		return goOn()
 	}
 	if s.status.State != clustercache.StateConnected {
@@ -71,8 +71,8 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 	if done, result, err := r.mark(ctx, s); done || err != nil {
 		return done, result, err
 	}
-	s.compared = r.tracker.Judge(s.name)
-	if !r.tracker.Known(s.name) {
+	s.compared = r.tracker.Judge(s.Name)
+	if !r.tracker.Known(s.Name) {
 		if !isNoted {
 			return goOn()
 		}
@@ -87,13 +87,13 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 		if !same {
 			return goOn()
 		}
-		r.tracker.AcceptObserved(s.name, v.Observed)
-		r.tracker.AcceptDone(s.name, v.Missing, s.mr.Status.Resources)
+		r.tracker.AcceptObserved(s.Name, v.Observed)
+		r.tracker.AcceptDone(s.Name, v.Missing, s.MR.Status.Resources)
 		s.succeed(s.input)
-		s.compared = r.tracker.Judge(s.name)
+		s.compared = r.tracker.Judge(s.Name)
 		return endWith(r.health.evaluateApplied(ctx, s))
 	}
-	abandoned := r.neighbours.of(ctx, &s.subject).abandoned(s.state.yields)
+	abandoned := r.neighbours.of(ctx, &s.Subject).abandoned(s.State.Yields)
 	s.limitCorrections(slices.Concat(s.compared.Drifted, s.compared.Missing, abandoned))
 	switch {
 	case len(s.todo) > 0:
@@ -103,8 +103,8 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 		return endWith(sooner(result, s.wait), err)
 	}
 	result, err := r.health.evaluateApplied(ctx, s)
-	if err == nil && appliedTrue(s.mr) {
-		result, err = r.notes.writeWhenDue(ctx, &s.subject, s.input, result)
+	if err == nil && appliedTrue(s.MR) {
+		result, err = r.notes.writeWhenDue(ctx, &s.Subject, s.input, result)
 	}
 	return endWith(result, err)
 }
@@ -112,18 +112,18 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 // backOff ends the run while the pause after a failure with the same input lasts. The whole is tried again when its
 // time comes, or when what it waits for is gone. What was right before is kept right meanwhile.
 func (r *reconciler) backOff(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	pause := s.state.backoff(s.input, r.clock.Now())
+	pause := s.State.Backoff(s.input, r.clock.Now())
 	if len(s.todo) > 0 || pause == 0 || !s.current || s.status.State != clustercache.StateConnected {
 		return goOn()
 	}
-	s.compared = r.tracker.Judge(s.name)
-	if slices.ContainsFunc(s.compared.Missing, func(k inventory.Key) bool { return s.state.awaited[k] }) {
+	s.compared = r.tracker.Judge(s.Name)
+	if slices.ContainsFunc(s.compared.Missing, func(k inventory.Key) bool { return s.State.Awaited[k] }) {
 		return goOn()
 	}
 	// Objects that never were right are left alone.
 	now := r.clock.Now()
 	drifted := slices.DeleteFunc(slices.Concat(s.compared.Drifted, s.compared.Lost), func(k inventory.Key) bool {
-		return s.state.mayCorrect(k, now) > 0
+		return s.State.MayCorrect(k, now) > 0
 	})
 	s.pause = pause
 	if len(drifted) > 0 {
@@ -135,9 +135,9 @@ func (r *reconciler) backOff(ctx context.Context, s *scope) (bool, reconcile.Res
 
 // limitCorrections leaves those objects to be corrected whose turn it is, and notes when it is that of the others.
 func (s *scope) limitCorrections(drifted []inventory.Key) {
-	now := s.clock.Now()
+	now := s.Clock.Now()
 	for _, key := range drifted {
-		if wait := s.state.mayCorrect(key, now); wait == 0 {
+		if wait := s.State.MayCorrect(key, now); wait == 0 {
 			s.todo = append(s.todo, key)
 		} else {
 			s.waitAtMost(wait)

@@ -28,37 +28,37 @@ const (
 
 // conclude reports and writes the result of a run of everything, and decides when the next one is.
 func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	r.events.report(&s.subject, s.applied)
-	r.events.warnUnplaced(&s.subject, s.bundle, s.applied)
-	r.events.reportPruned(&s.subject, s.plan.pruneCause(), s.pruned, func() string { return r.content.emptiedBy(ctx, &s.subject) })
+	r.events.report(&s.Subject, s.applied)
+	r.events.warnUnplaced(&s.Subject, s.bundle, s.applied)
+	r.events.reportPruned(&s.Subject, s.plan.pruneCause(), s.pruned, func() string { return r.content.emptiedBy(ctx, &s.Subject) })
 	inv, pending := s.inventoryAfter()
 	failures := apply.Failures(s.applied)
-	if r.targets.lost(ctx, &s.subject, failures, pending) {
+	if r.targets.lost(ctx, &s.Subject, failures, pending) {
 		return endWith(r.health.concludeLost(ctx, s, inv))
 	}
 	run := conditions.Run{
 		Faults: s.plan.faults, Undecoded: s.plan.decoding, Failures: failures, Pending: pending, Unreleased: s.kept,
-		Yielded: s.state.yields,
+		Yielded: s.State.Yields,
 	}
 	c := run.Applied()
 	finished := c.Reason == resourcesv1alpha1.ReasonApplySucceeded ||
 		c.Reason == resourcesv1alpha1.ReasonDecodingFailed || c.Reason == resourcesv1alpha1.ReasonOwnedByOther
-	if err := r.tracker.Track(ctx, s.name, s.target, inv, exact(s.mr)); err != nil {
+	if err := r.tracker.Track(ctx, s.Name, s.Target, inv, exact(s.MR)); err != nil {
 		return end(err)
 	}
 	if finished {
-		r.tracker.AwaitShown(ctx, s.name, shownPatience) // or else the health needs a write of its own right afterwards
+		r.tracker.AwaitShown(ctx, s.Name, shownPatience) // or else the health needs a write of its own right afterwards
 	}
-	r.lacks.retry(&s.subject, s.applied, r.enqueue)
-	s.compared = r.tracker.Judge(s.name)
-	err := r.status.write(ctx, &s.subject, func(d *draft) {
+	r.lacks.Retry(&s.Subject, s.applied, r.enqueue)
+	s.compared = r.tracker.Judge(s.Name)
+	err := r.status.write(ctx, &s.Subject, func(d *draft) {
 		d.Resources = inv
 		if !finished {
 			r.health.assessFailure(ctx, d, s)
 		}
 		d.set(resourcesv1alpha1.ConditionResourcesApplied, c)
 		if finished {
-			d.ObservedGeneration = s.mr.Generation
+			d.ObservedGeneration = s.MR.Generation
 			d.SecretsDataChecksum = ptr.To(s.plan.checksum)
 		}
 		r.health.assess(ctx, d, s)
@@ -66,37 +66,37 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	if err != nil {
 		return end(err)
 	}
-	s.state.appliedAt, s.state.turns = r.clock.Now(), 0
-	s.state.awaited = awaited(failures, pending)
-	r.events.applied(s.mr, s.state.last, c)
-	s.state.last = &c
+	s.State.AppliedAll(r.clock.Now())
+	s.State.Awaited = awaited(failures, pending)
+	r.events.applied(s.MR, s.State.Last, c)
+	s.State.Last = &c
 	if c.Reason != resourcesv1alpha1.ReasonApplySucceeded {
 		return r.concludeFailure(ctx, s, c, failures, pending)
 	}
 	s.succeed(s.input)
-	r.lacks.set(s.name, s.target, false)
+	r.lacks.Set(s.Name, s.Target, false)
 	if !s.changed.IsZero() {
-		r.metrics.of(s.class.Name).propagation.Observe(r.clock.Since(s.changed).Seconds())
+		r.metrics.of(s.Class.Name).propagation.Observe(r.clock.Since(s.changed).Seconds())
 		s.changed = time.Time{} // also if the run fails from here on
 	}
-	s.state.noteDue = r.clock.Now().Add(noteDelay)
+	s.State.NoteDue = r.clock.Now().Add(noteDelay)
 	// Changes of the objects while they were written were recorded, but caused no run.
 	if v := &s.compared; v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return endWith(reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil)
 	}
-	return endWith(r.notes.writeWhenDue(ctx, &s.subject, s.input, s.settled()))
+	return endWith(r.notes.writeWhenDue(ctx, &s.Subject, s.input, s.settled()))
 }
 
 // concludeFailure decides when a run is repeated that did not succeed as a whole.
 func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions.Condition, failures []apply.Outcome,
 	pending []prune.Outcome) (bool, reconcile.Result, error) {
-	r.changes.resume(s.name, s.changed) // it is not applied yet
-	if err := r.notes.takeBack(ctx, &s.subject, s.input); err != nil {
+	r.changes.Resume(s.Name, s.changed) // it is not applied yet
+	if err := r.notes.takeBack(ctx, &s.Subject, s.input); err != nil {
 		return end(err)
 	}
 	if c.Reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
 		s.succeed(s.input) // what was left to others comes back by events
-		r.lacks.set(s.name, s.target, false)
+		r.lacks.Set(s.Name, s.Target, false)
 		result := s.settled()
 		if s.compared.Synced {
 			for _, key := range s.compared.Missing { // or it does not
@@ -107,9 +107,9 @@ func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions
 	}
 	result := s.fail(s.input)
 	lacking := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return conditions.Lacks(o.Err) })
-	r.lacks.set(s.name, s.target, lacking)
+	r.lacks.Set(s.Name, s.Target, lacking)
 	result = s.withDrift(s.whenDue(result, pending), failures...)
-	if r.objects.wentMeanwhile(&s.subject, s.present, s.state.awaited) {
+	if r.objects.wentMeanwhile(&s.Subject, s.present, s.State.Awaited) {
 		result = sooner(result, busyRetry)
 	}
 	return endWith(result, nil)
@@ -132,7 +132,7 @@ func awaited(failures []apply.Outcome, pending []prune.Outcome) map[inventory.Ke
 // inventoryAfter is what the ManagedResource owns after a run: what is desired, what could not be deleted yet, and what
 // must not be given up because the bundle is incomplete. pending are the deletions that are not done.
 func (s *scope) inventoryAfter() (inv []resourcesv1alpha1.ObjectReference, pending []prune.Outcome) {
-	book := s.book()
+	book := s.Book()
 	wanted := sets.Set[inventory.Key]{}
 	for i := range s.plan.objects {
 		wanted.Insert(inventory.KeyOf(s.plan.objects[i].Entry))
@@ -176,6 +176,6 @@ func (s *scope) whenDue(result reconcile.Result, pending []prune.Outcome) reconc
 	if due.IsZero() {
 		return result
 	}
-	s.state.retryBy(due)
-	return sooner(result, max(due.Sub(s.clock.Now()), busyRetry))
+	s.State.RetryBy(due)
+	return sooner(result, max(due.Sub(s.Clock.Now()), busyRetry))
 }

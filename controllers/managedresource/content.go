@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
 	"github.com/trellis-hub/trellis/engine/apply"
@@ -74,13 +75,13 @@ const engineVersion = "3"
 
 // inputOf condenses everything that decides what is applied: the spec, the versions of the Secrets and the settings of
 // the hub.
-func inputOf(s *subject, managedBy string, secrets []secretindex.Version) string {
-	spec, err := json.Marshal(s.mr.Spec)
+func inputOf(s *run.Subject, managedBy string, secrets []secretindex.Version) string {
+	spec, err := json.Marshal(s.MR.Spec)
 	if err != nil { // cannot happen for a decoded object; a unique input leads to an apply
-		spec = fmt.Append(nil, s.mr.Generation)
+		spec = fmt.Append(nil, s.MR.Generation)
 	}
 	hash := sha256.New()
-	for _, part := range []string{engineVersion, s.class.Name, s.origin(), managedBy, apply.Description, string(spec)} {
+	for _, part := range []string{engineVersion, s.Class.Name, s.Origin(), managedBy, apply.Description, string(spec)} {
 		hash.Write([]byte(part))
 		hash.Write([]byte{0})
 	}
@@ -95,8 +96,8 @@ func inputOf(s *subject, managedBy string, secrets []secretindex.Version) string
 
 // input is inputOf the Secrets as far as they are known. current is false if a Secret's version is not known or the
 // Secret is missing.
-func (c *content) input(s *subject) (text string, current bool) {
-	names := secretNames(s.mr)
+func (c *content) input(s *run.Subject) (text string, current bool) {
+	names := secretNames(s.MR)
 	versions := make([]secretindex.Version, 0, len(names))
 	current = true
 	for _, name := range names {
@@ -111,8 +112,8 @@ func (c *content) input(s *subject) (text string, current bool) {
 
 // learn looks up Secrets whose versions are not known. They came while this hub was standing by, after its first list:
 // without a look, a new leader would apply again whatever changed since it was started.
-func (c *content) learn(ctx context.Context, s *subject) {
-	for _, name := range secretNames(s.mr) {
+func (c *content) learn(ctx context.Context, s *run.Subject) {
+	for _, name := range secretNames(s.MR) {
 		if _, known := c.secrets.Get(name); known || name.Name == "" {
 			continue
 		}
@@ -121,8 +122,8 @@ func (c *content) learn(ctx context.Context, s *subject) {
 }
 
 // missing returns a referenced Secret that is known not to exist.
-func (c *content) missing(s *subject) (*secretError, bool) {
-	for _, name := range secretNames(s.mr) {
+func (c *content) missing(s *run.Subject) (*secretError, bool) {
+	for _, name := range secretNames(s.MR) {
 		if version, known := c.secrets.Get(name); known && !version.Exists() {
 			return &secretError{name: name, err: apierrors.NewNotFound(corev1.Resource("secrets"), name.Name)}, true
 		}
@@ -133,8 +134,8 @@ func (c *content) missing(s *subject) (*secretError, bool) {
 // read gets the Secrets one by one and decodes them, within the memory for bundles: the bundle may be used until the
 // end of the run or the next read. The returned input belongs to the content that was read. Errors are those of
 // isContentError, a bundle.BusyError that ends the run, and those of the source and of ctx.
-func (c *content) read(ctx context.Context, s *subject) (b *bundle.Bundle, input string, err error) {
-	names, err := references.Of(s.mr)
+func (c *content) read(ctx context.Context, s *run.Subject) (b *bundle.Bundle, input string, err error) {
+	names, err := references.Of(s.MR)
 	if err != nil {
 		return nil, "", &tooLargeError{reason: resourcesv1alpha1.ReasonContentTooLarge, message: err.Error()}
 	}
@@ -143,7 +144,7 @@ func (c *content) read(ctx context.Context, s *subject) (b *bundle.Bundle, input
 	}
 	defer func() {
 		if err != nil {
-			s.endSession() // before its conditions are written
+			s.EndSession() // before its conditions are written
 		}
 	}()
 	versions := make([]secretindex.Version, 0, len(names))
@@ -153,7 +154,7 @@ func (c *content) read(ctx context.Context, s *subject) (b *bundle.Bundle, input
 			return nil, "", &secretError{name: name, err: err}
 		}
 		versions = append(versions, secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion})
-		err = s.session.Add(bundle.Source{
+		err = s.Session.Add(bundle.Source{
 			Namespace: name.Namespace, Name: name.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
 			Data: secret.Data,
 		})
@@ -165,14 +166,14 @@ func (c *content) read(ctx context.Context, s *subject) (b *bundle.Bundle, input
 			return nil, "", err
 		}
 	}
-	b, kept, err := s.session.Decode(ctx, !s.class.DryRun) // a dry run corrects nothing
+	b, kept, err := s.Session.Decode(ctx, !s.Class.DryRun) // a dry run corrects nothing
 	if err != nil {
 		return nil, "", err
 	}
-	s.state.needs, s.state.putOffs = bundle.Need{}, 0
+	s.State.Admitted()
 	input = inputOf(s, c.managedBy, versions)
-	if !s.class.DryRun {
-		s.state.keep(input, kept)
+	if !s.Class.DryRun {
+		s.State.Keep(input, kept)
 	}
 	return b, input, nil
 }
@@ -180,36 +181,36 @@ func (c *content) read(ctx context.Context, s *subject) (b *bundle.Bundle, input
 // recall is read for an input that was applied, and reads the Secrets only if their content is not kept: correcting an
 // object needs no request to the source, which may be busy. If a Secret has changed meanwhile, its event makes
 // everything be applied again; and the fence of the term (package leader) prevents a former leader from writing.
-func (c *content) recall(ctx context.Context, s *subject, input string) (*bundle.Bundle, string, error) {
-	kept := s.state.kept(input)
+func (c *content) recall(ctx context.Context, s *run.Subject, input string) (*bundle.Bundle, string, error) {
+	kept := s.State.Kept(input)
 	if kept == nil {
 		return c.read(ctx, s)
 	}
 	if err := c.begin(ctx, s); err != nil {
 		return nil, "", err
 	}
-	names := secretNames(s.mr)
+	names := secretNames(s.MR)
 	sources := make([]bundle.Source, 0, len(names))
 	for _, name := range names {
 		sources = append(sources, bundle.Source{Namespace: name.Namespace, Name: name.Name})
 	}
-	b, err := s.session.Open(ctx, kept, sources)
+	b, err := s.Session.Open(ctx, kept, sources)
 	if err != nil {
 		return nil, "", err
 	}
-	s.state.needs, s.state.putOffs = bundle.Need{}, 0
+	s.State.Admitted()
 	return b, input, nil
 }
 
 // begin begins the use of a bundle, which ends with the run.
-func (c *content) begin(ctx context.Context, s *subject) error {
-	s.endSession()
-	owner := semaphore.Owner{Namespace: s.name.Namespace, Name: s.target.Name}
-	session, err := c.bundles.Begin(ctx, owner, c.parallel, s.state.needs)
+func (c *content) begin(ctx context.Context, s *run.Subject) error {
+	s.EndSession()
+	owner := semaphore.Owner{Namespace: s.Name.Namespace, Name: s.Target.Name}
+	session, err := c.bundles.Begin(ctx, owner, c.parallel, s.State.Needs)
 	if err != nil {
 		return err
 	}
-	s.session = session
+	s.Session = session
 	return nil
 }
 
@@ -252,8 +253,8 @@ func metadataOfSecret() *metav1.PartialObjectMetadata {
 // torn reports whether a Secret has changed since read returned an input. Secrets are read one after the other, so an
 // object that was moved from one to another meanwhile may be in neither of what was read, although it was wanted all
 // the time.
-func (c *content) torn(ctx context.Context, s *subject, input string) (bool, error) {
-	names, err := references.Of(s.mr)
+func (c *content) torn(ctx context.Context, s *run.Subject, input string) (bool, error) {
+	names, err := references.Of(s.MR)
 	if err != nil || len(names) < 2 {
 		return false, err
 	}
@@ -273,8 +274,8 @@ const emptySecrets = 5
 
 // emptiedBy says of a ManagedResource without manifests which Secrets hold none, and who changed them last. What
 // changed last comes first, for that is what emptied it.
-func (c *content) emptiedBy(ctx context.Context, s *subject) string {
-	all := secretNames(s.mr)
+func (c *content) emptiedBy(ctx context.Context, s *run.Subject) string {
+	all := secretNames(s.MR)
 	if len(all) == 0 {
 		return "spec.secretRefs is empty"
 	}

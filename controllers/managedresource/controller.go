@@ -116,7 +116,7 @@ func New(o Options) (*Controller, error) {
 	c.dispatcher = dispatch.New(dispatch.Options{
 		Cache: o.Cache, Clusters: o.Clusters, Assigner: assigner, Tracker: c.tracker, Shared: c.shared, Ahead: source.Ahead,
 		Shown: source.Shown, Clock: o.Clock, Logger: o.Logger,
-		TakePending: func(mr types.NamespacedName) bool { return c.reconciler.interrupted.take(mr) },
+		TakePending: func(mr types.NamespacedName) bool { return c.reconciler.interrupted.Take(mr) },
 	})
 	c.warnings = notes.New(notes.Options{
 		Client: o.Clusters.GetUncachedClient, Clock: o.Clock, Logger: o.Logger,
@@ -141,7 +141,7 @@ func (c *Controller) notify(mr types.NamespacedName, cause tracker.Cause) {
 	priority := dispatch.PriorityRetry
 	if cause == tracker.CauseDrift {
 		priority = dispatch.PriorityDrift
-		c.reconciler.drifts.start(mr, c.options.Clock.Now())
+		c.reconciler.drifts.Start(mr, c.options.Clock.Now())
 	}
 	c.dispatcher.EnqueueName(context.Background(), mr, priority)
 }
@@ -186,7 +186,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		}
 	}
 	c.options.Secrets.SetHandler(func(mr types.NamespacedName) {
-		c.reconciler.changes.start(mr, c.options.Clock.Now())
+		c.reconciler.changes.Start(mr, c.options.Clock.Now())
 		c.dispatcher.EnqueueName(ctx, mr, dispatch.PriorityUser)
 	})
 	defer c.options.Metrics.begin(Term{

@@ -12,6 +12,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
@@ -25,13 +26,13 @@ func (r *reconciler) correct(ctx context.Context, s *scope) (bool, reconcile.Res
 	// the bundle is incomplete, would otherwise be looked at again and again.
 	now := r.clock.Now()
 	for _, key := range s.todo {
-		s.state.corrected(key, now)
+		s.State.Corrected(key, now)
 	}
-	r.objects.noteAutoscalers(ctx, &s.subject, s.access, s.plan.prepared(s.todo...), true)
-	accepted, _ := r.tracker.AcceptedStates(s.name) // Begin forgets those that left the selection
-	r.tracker.Begin(s.name, s.todo...)
-	defer r.tracker.End(s.name) // after a panic, too
-	found := r.objects.examine(ctx, r.neighbours.of(ctx, &s.subject), s.plan, s.todo, accepted)
+	r.objects.noteAutoscalers(ctx, &s.Subject, s.Access, s.plan.prepared(s.todo...), true)
+	accepted, _ := r.tracker.AcceptedStates(s.Name) // Begin forgets those that left the selection
+	r.tracker.Begin(s.Name, s.todo...)
+	defer r.tracker.End(s.Name) // after a panic, too
+	found := r.objects.examine(ctx, r.neighbours.of(ctx, &s.Subject), s.plan, s.todo, accepted)
 	if found.wait > 0 {
 		s.waitAtMost(found.wait)
 	}
@@ -41,9 +42,9 @@ func (r *reconciler) correct(ctx context.Context, s *scope) (bool, reconcile.Res
 		for _, d := range found.drifts {
 			todo = append(todo, d.intent)
 		}
-		outcomes = r.objects.apply(ctx, &s.subject, todo)
+		outcomes = r.objects.apply(ctx, &s.Subject, todo)
 	}
-	r.tracker.End(s.name)
+	r.tracker.End(s.Name)
 	if err := ctx.Err(); err != nil {
 		return end(err)
 	}
@@ -70,31 +71,31 @@ func (r *reconciler) concludeCorrection(
 		}
 		uids[o.Key] = o.UID
 		if drifts[i].created || len(drifts[i].by) > 0 {
-			r.events.corrected(s.mr, drifts[i])
-			s.state.fought(o.Key, drifts[i].who(), now)
-			r.metrics.corrected(&s.subject, drifts[i], now)
-			s.log.Info("Corrected drift", "object", o.Key.String(), "recreated", drifts[i].created, "changedBy", drifts[i].who())
+			r.events.corrected(s.MR, drifts[i])
+			s.State.Fought(o.Key, drifts[i].who(), now)
+			r.metrics.corrected(&s.Subject, drifts[i], now)
+			s.Log.Info("Corrected drift", "object", o.Key.String(), "recreated", drifts[i].created, "changedBy", drifts[i].who())
 		}
 	}
 	failures := apply.Failures(outcomes)
-	if r.targets.lost(ctx, &s.subject, failures, nil) {
-		return r.health.concludeLost(ctx, s, withUIDs(s.mr.Status.Resources, uids))
+	if r.targets.lost(ctx, &s.Subject, failures, nil) {
+		return r.health.concludeLost(ctx, s, withUIDs(s.MR.Status.Resources, uids))
 	}
 	switch { // what could not be corrected is measured on
 	case len(failures) > 0:
-		r.drifts.resume(s.name, s.drifted)
+		r.drifts.Resume(s.Name, s.drifted)
 	case len(uids) > 0 && !s.drifted.IsZero():
-		r.metrics.driftLasted(&s.subject, now.Sub(s.drifted))
+		r.metrics.driftLasted(&s.Subject, now.Sub(s.drifted))
 	}
 	failures = slices.DeleteFunc(failures, func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
-	run := conditions.Run{Failures: failures, Yielded: s.state.yields}
+	run := conditions.Run{Failures: failures, Yielded: s.State.Yields}
 	c := run.Applied()
 	// What the last attempt at everything found stands until the next one: this run looked at some of it only.
-	reason := appliedReason(s.mr)
-	concerned := len(failures) > 0 && reason != resourcesv1alpha1.ReasonApplyFailed || appliedTrue(s.mr) ||
+	reason := appliedReason(s.MR)
+	concerned := len(failures) > 0 && reason != resourcesv1alpha1.ReasonApplyFailed || appliedTrue(s.MR) ||
 		reason == resourcesv1alpha1.ReasonOwnedByOther
-	s.compared = r.tracker.Judge(s.name)
-	err := r.status.write(ctx, &s.subject, func(d *draft) {
+	s.compared = r.tracker.Judge(s.Name)
+	err := r.status.write(ctx, &s.Subject, func(d *draft) {
 		d.Resources = withUIDs(d.Resources, uids)
 		if len(failures) > 0 {
 			r.health.assessFailure(ctx, d, s)
@@ -108,20 +109,20 @@ func (r *reconciler) concludeCorrection(
 		return reconcile.Result{}, err
 	}
 	if concerned {
-		r.events.applied(s.mr, s.state.last, c)
-		s.state.last = &c
+		r.events.applied(s.MR, s.State.Last, c)
+		s.State.Last = &c
 	}
 	if len(failures) > 0 {
-		if err := r.notes.takeBack(ctx, &s.subject, s.input); err != nil {
+		if err := r.notes.takeBack(ctx, &s.Subject, s.input); err != nil {
 			return reconcile.Result{}, err
 		}
 		return s.afterFailedCorrection(now, failures), nil
 	}
 	switch {
-	case appliedTrue(s.mr):
-		err = r.notes.write(ctx, &s.subject, s.input)
-	case appliedReason(s.mr) == resourcesv1alpha1.ReasonOwnedByOther:
-		err = r.notes.takeBack(ctx, &s.subject, s.input) // a restart has to find out the owners again
+	case appliedTrue(s.MR):
+		err = r.notes.write(ctx, &s.Subject, s.input)
+	case appliedReason(s.MR) == resourcesv1alpha1.ReasonOwnedByOther:
+		err = r.notes.takeBack(ctx, &s.Subject, s.input) // a restart has to find out the owners again
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -140,7 +141,7 @@ func (r *reconciler) concludeCorrection(
 // it, and those that failed are tried again at their own pace: what else fails may have to wait for minutes.
 func (s *scope) afterFailedCorrection(now time.Time, failures []apply.Outcome) reconcile.Result {
 	var result reconcile.Result
-	if rest := s.state.backoff(s.input, now); rest > 0 {
+	if rest := s.State.Backoff(s.input, now); rest > 0 {
 		result = reconcile.Result{RequeueAfter: rest, Priority: new(dispatch.PriorityRetry)}
 	} else {
 		result = s.fail(s.input)
@@ -149,7 +150,7 @@ func (s *scope) afterFailedCorrection(now time.Time, failures []apply.Outcome) r
 		result = forDrift(result, s.wait)
 	}
 	for _, o := range failures {
-		result = forDrift(result, max(s.state.mayCorrect(o.Key, now), retryFirst))
+		result = forDrift(result, max(s.State.MayCorrect(o.Key, now), run.RetryFirst))
 	}
 	return s.withDrift(result, failures...)
 }

@@ -19,6 +19,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache/mapperpool"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
@@ -74,10 +75,10 @@ func (d *slowDiscovery) steps() map[string]func(ctx context.Context) (failed int
 	b, intents, refs := many()
 	return map[string]func(context.Context) (int, error){
 		"plan": func(ctx context.Context) (int, error) {
-			work := &subject{
-				mr:    &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}},
-				class: &assignment.Class{},
-				name:  types.NamespacedName{Namespace: "a", Name: "b"},
+			work := &run.Subject{
+				MR:    &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b"}},
+				Class: &assignment.Class{},
+				Name:  types.NamespacedName{Namespace: "a", Name: "b"},
 			}
 			p, err := newPlan(ctx, work, "", b, d.target)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 )
 
 // calmed is judging with everything well, written a while ago.
@@ -23,7 +24,7 @@ func calmed(t *testing.T) *judging {
 
 // becomes has the Deployment change.
 func (j *judging) becomes(version int, available string, says ...string) {
-	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment(fmt.Sprint(version), available, says...))
+	j.clusters.Put(j.work.Target, "Deployment.v1.apps", j.deployment(fmt.Sprint(version), available, says...))
 }
 
 func TestNothingIsWrittenAtRest(t *testing.T) {
@@ -60,20 +61,20 @@ func TestTextsThatFollowEachOtherAreReportedTogether(t *testing.T) {
 		j.becomes(version, "False", fmt.Sprintf("%d pods", version))
 		version++
 		if wait := j.look(); wait < time.Minute {
-			j.Expect(wait).To(BeNumerically("<=", debounceText))
+			j.Expect(wait).To(BeNumerically("<=", run.DebounceText))
 		}
 	}
-	j.Expect(j.writes).To(Equal(1 + int(elapsed/debounceText)))
+	j.Expect(j.writes).To(Equal(1 + int(elapsed/run.DebounceText)))
 
 	j.clock.Step(step)
 	j.becomes(version, "False", "the last word")
 	wait := j.look()
-	j.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", debounceText)), "the next look is in time")
+	j.Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", run.DebounceText)), "the next look is in time")
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).NotTo(ContainSubstring("the last word"))
 	j.clock.Step(wait)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(ContainSubstring("the last word"))
-	j.Expect(j.work.mr.Status.Conditions).To(Equal(j.read().Status.Conditions), "the next run begins with what is written")
+	j.Expect(j.work.MR.Status.Conditions).To(Equal(j.read().Status.Conditions), "the next run begins with what is written")
 }
 
 func TestNewStatusIsReportedSoonerThanAText(t *testing.T) {
@@ -81,8 +82,8 @@ func TestNewStatusIsReportedSoonerThanAText(t *testing.T) {
 	j.becomes(11, "False")
 	j.look()
 	j.becomes(12, "True")
-	j.Expect(j.look()).To(Equal(debounceStatus))
-	j.clock.Step(debounceStatus)
+	j.Expect(j.look()).To(Equal(run.DebounceStatus))
+	j.clock.Step(run.DebounceStatus)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.Expect(j.writes).To(Equal(2))
@@ -98,33 +99,33 @@ func TestFlappingObjectCausesFewWrites(t *testing.T) {
 		for range int(elapsed / step) {
 			j.becomes(version, map[bool]string{true: "True", false: "False"}[version%2 == 0], fmt.Sprint(version))
 			version++
-			j.Expect(j.look()).To(Or(BeNumerically("<=", debounceMost), BeNumerically(">", time.Minute)))
+			j.Expect(j.look()).To(Or(BeNumerically("<=", run.DebounceMost), BeNumerically(">", time.Minute)))
 			j.clock.Step(step)
 		}
 		return j.writes - before
 	}
-	j.Expect(flaps(debounceFree*debounceStatus)).To(BeNumerically("~", debounceFree, 1), "any roll-out turns some times")
+	j.Expect(flaps(run.DebounceFree*run.DebounceStatus)).To(BeNumerically("~", run.DebounceFree, 1), "any roll-out turns some times")
 	j.Expect(flaps(time.Minute)).To(BeNumerically("<=", 11))
 	j.Expect(flaps(5 * time.Minute)).To(And(BeNumerically(">=", 25), BeNumerically("<=", 31)))
 
 	j.becomes(version, "True")
 	version++
-	if wait := j.look(); wait <= debounceMost {
+	if wait := j.look(); wait <= run.DebounceMost {
 		j.clock.Step(wait)
 		j.look()
 	}
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 
-	j.clock.Step(debounceQuiet / 2)
+	j.clock.Step(run.DebounceQuiet / 2)
 	j.Expect(flaps(10*time.Second)).To(BeNumerically("<=", 2), "it was quiet for a moment")
-	j.clock.Step(debounceQuiet)
+	j.clock.Step(run.DebounceQuiet)
 	j.look()
-	j.clock.Step(debounceQuiet)
-	j.Expect(flaps(debounceFree*debounceStatus)).To(BeNumerically("~", debounceFree, 1), "it was quiet for long")
+	j.clock.Step(run.DebounceQuiet)
+	j.Expect(flaps(run.DebounceFree*run.DebounceStatus)).To(BeNumerically("~", run.DebounceFree, 1), "it was quiet for long")
 	j.Expect(flaps(20 * time.Second)).To(BeNumerically("<=", 6))
-	j.work.state.appliedAt, j.work.state.turns = j.clock.Now(), 0 // as a run of everything does
-	j.Expect(flaps(debounceFree*debounceStatus)).To(
-		BeNumerically(">=", debounceFree-1), "what was applied anew is another matter")
+	j.work.State.AppliedAll(j.clock.Now())
+	j.Expect(flaps(run.DebounceFree*run.DebounceStatus)).To(
+		BeNumerically(">=", run.DebounceFree-1), "what was applied anew is another matter")
 }
 
 // What came back to what is written needs no write, whatever it was meanwhile.
@@ -153,7 +154,7 @@ func TestOtherWritesAreNotDelayed(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesApplied)).To(HavePrefix("True ApplySucceeded"))
 	j.Expect(j.writes).To(Equal(3))
 
-	j.clusters.SetState(j.work.target, "Disconnected", "Unreachable", "")
+	j.clusters.SetState(j.work.Target, "Disconnected", "Unreachable", "")
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionReady)).To(HavePrefix("Unknown TargetUnreachable"))
 	j.Expect(j.writes).To(Equal(4))

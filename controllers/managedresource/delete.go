@@ -20,28 +20,28 @@ import (
 // announceDeletion says that the objects are being deleted. Of a ManagedResource that was never ours nothing is
 // (adopt).
 func (r *reconciler) announceDeletion(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	if states, _ := r.tracker.AcceptedStates(s.name); len(states) == 0 && !s.marked() {
+	if states, _ := r.tracker.AcceptedStates(s.Name); len(states) == 0 && !s.Marked() {
 		r.forget(s)
 		return end(nil)
 	}
-	err := r.status.write(ctx, &s.subject, (*draft).deleting)
+	err := r.status.write(ctx, &s.Subject, (*draft).deleting)
 	return err != nil, reconcile.Result{}, err
 }
 
 // cleanUp deletes the objects in the cluster that got them, unless that is impossible or not allowed.
 func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	if s.needsNoTarget() {
+	if s.NeedsNoTarget() {
 		return goOn()
 	}
-	key, status, registered, err := r.targets.ofObjects(ctx, &s.subject, r.assigner)
+	key, status, registered, err := r.targets.ofObjects(ctx, &s.Subject, r.assigner)
 	if err != nil {
 		return end(err)
 	}
 	switch {
 	case !registered:
-		r.events.left(&s.subject, "its target cluster is no longer registered")
-	case givenUp(s.mr, status):
-		r.events.left(&s.subject, "its deletion is forced and the target cluster is not reachable")
+		r.events.left(&s.Subject, "its target cluster is no longer registered")
+	case givenUp(s.MR, status):
+		r.events.left(&s.Subject, "its deletion is forced and the target cluster is not reachable")
 	default:
 		return r.clean(ctx, s, key, status)
 	}
@@ -54,12 +54,12 @@ func (r *reconciler) clean(
 	ctx context.Context, s *scope, key clustercache.ClusterKey, status clustercache.Status,
 ) (bool, reconcile.Result, error) {
 	waits := func(message string) (bool, reconcile.Result, error) {
-		return end(r.status.write(ctx, &s.subject, func(d *draft) {
+		return end(r.status.write(ctx, &s.Subject, func(d *draft) {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
 				resourcesv1alpha1.ReasonDeletionPending, message)
 		}))
 	}
-	if bound := s.boundUID(); !reachable(status) || bound != "" && status.UID != bound {
+	if bound := s.BoundUID(); !reachable(status) || bound != "" && status.UID != bound {
 		return waits(waitsForTarget(s, key, status))
 	}
 	if paused, err := r.targets.paused(ctx, key); err != nil {
@@ -75,22 +75,22 @@ func (r *reconciler) clean(
 	if err != nil {
 		return end(err)
 	}
-	policy := r.objects.prunePolicy(r.neighbours.in(ctx, &s.subject, status.UID, key), nil)
-	policy.Forced = resourcesv1alpha1.IsTruthy(s.mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
-	if err := r.tracker.Track(ctx, s.name, key, s.mr.Status.Resources, exact(s.mr)); err != nil && !isDown(err) {
+	policy := r.objects.prunePolicy(r.neighbours.in(ctx, &s.Subject, status.UID, key), nil)
+	policy.Forced = resourcesv1alpha1.IsTruthy(s.MR.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
+	if err := r.tracker.Track(ctx, s.Name, key, s.MR.Status.Resources, exact(s.MR)); err != nil && !isDown(err) {
 		return end(err)
 	}
-	s.compared, _ = r.objects.begin(&s.subject)
+	s.compared, _ = r.objects.begin(&s.Subject)
 	s.present = s.compared.Observed
-	defer r.tracker.End(s.name) // after a panic, too
+	defer r.tracker.End(s.Name) // after a panic, too
 	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
 	defer cancel()
-	outcomes := prune.Objects(calls, pruning, s.mr.Status.Resources, policy)
-	r.tracker.End(s.name)
+	outcomes := prune.Objects(calls, pruning, s.MR.Status.Resources, policy)
+	r.tracker.End(s.Name)
 	if err := ctx.Err(); err != nil {
 		return end(err)
 	}
-	r.events.reportPruned(&s.subject, cleanCause(&s.subject), outcomes, nil)
+	r.events.reportPruned(&s.Subject, cleanCause(&s.Subject), outcomes, nil)
 	var left []resourcesv1alpha1.ObjectReference
 	var pending []prune.Outcome
 	progress := false
@@ -100,7 +100,7 @@ func (r *reconciler) clean(
 			left, pending = append(left, o.Ref), append(pending, o)
 		}
 	}
-	err = r.status.write(ctx, &s.subject, func(d *draft) {
+	err = r.status.write(ctx, &s.Subject, func(d *draft) {
 		d.Resources = left
 		if len(pending) > 0 {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
@@ -115,7 +115,7 @@ func (r *reconciler) clean(
 	if progress {
 		pause = min(pause, time.Second)
 	}
-	if r.objects.wentMeanwhile(&s.subject, s.present, awaited(nil, pending)) {
+	if r.objects.wentMeanwhile(&s.Subject, s.present, awaited(nil, pending)) {
 		pause = busyRetry
 	}
 	return endWith(s.whenDue(reconcile.Result{RequeueAfter: pause}, pending), nil)
@@ -124,34 +124,34 @@ func (r *reconciler) clean(
 // letGo removes our finalizer and marks. A ManagedResource that lives on under another class starts with an empty
 // inventory: what is in it was ours, in our target.
 func (r *reconciler) letGo(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	others := slices.ContainsFunc(r.assigner.Holders(s.mr), func(c *assignment.Class) bool { return c != s.class })
-	if (s.decision.Leaving || others) && len(s.mr.Status.Resources) > 0 {
-		if err := r.status.write(ctx, &s.subject, func(d *draft) { d.Resources = nil }); err != nil {
+	others := slices.ContainsFunc(r.assigner.Holders(s.MR), func(c *assignment.Class) bool { return c != s.Class })
+	if (s.Decision.Leaving || others) && len(s.MR.Status.Resources) > 0 {
+		if err := r.status.write(ctx, &s.Subject, func(d *draft) { d.Resources = nil }); err != nil {
 			return end(err)
 		}
 	}
 	r.forget(s)
-	r.events.forget(s.mr.UID)
-	base := s.mr.DeepCopy()
-	s.mr.Finalizers = slices.DeleteFunc(s.mr.Finalizers, func(f string) bool { return f == s.class.Finalizer })
+	r.events.forget(s.MR.UID)
+	base := s.MR.DeepCopy()
+	s.MR.Finalizers = slices.DeleteFunc(s.MR.Finalizers, func(f string) bool { return f == s.Class.Finalizer })
 	if !others { // a class of ours that has nothing left to clean lets go in its turn, by the same mark
-		delete(s.mr.Annotations, hubv1alpha1.TargetUIDAnnotation)
+		delete(s.MR.Annotations, hubv1alpha1.TargetUIDAnnotation)
 	}
-	delete(s.mr.Annotations, hubv1alpha1.AppliedAnnotation)
-	if err := r.store.Patch(ctx, base, s.mr, false); err != nil {
+	delete(s.MR.Annotations, hubv1alpha1.AppliedAnnotation)
+	if err := r.store.Patch(ctx, base, s.MR, false); err != nil {
 		if apierrors.IsNotFound(err) {
 			return end(nil)
 		}
 		return end(err)
 	}
-	s.log.Info("Let go of the ManagedResource", "handedOver", s.decision.Leaving)
+	s.Log.Info("Let go of the ManagedResource", "handedOver", s.Decision.Leaving)
 	return end(nil)
 }
 
 // waitsForTarget says of a deletion what it waits for, and what ends that if anything does (givenUp).
 func waitsForTarget(s *scope, key clustercache.ClusterKey, status clustercache.Status) string {
 	message := fmt.Sprintf("Waiting for the target cluster to delete %d objects: %s.",
-		len(s.mr.Status.Resources), describeState(key, status))
+		len(s.MR.Status.Resources), describeState(key, status))
 	if !reachable(status) {
 		message += fmt.Sprintf(" The annotation %s=true gives up on them.", resourcesv1alpha1.ForceDeletionAnnotation)
 	}
@@ -160,7 +160,7 @@ func waitsForTarget(s *scope, key clustercache.ClusterKey, status clustercache.S
 
 func waitsForPause(s *scope, target clustercache.ClusterKey) string {
 	return fmt.Sprintf("Waiting to delete %d objects: the target cluster %s is paused.",
-		len(s.mr.Status.Resources), target)
+		len(s.MR.Status.Resources), target)
 }
 
 func describeState(key clustercache.ClusterKey, status clustercache.Status) string {

@@ -9,6 +9,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
@@ -55,7 +56,7 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 // To give up on a target helps if it cannot be reached, and does nothing otherwise.
 func TestForcedDeletionIsAdvisedWhereItHelps(t *testing.T) {
 	g := NewWithT(t)
-	work := &scope{subject: subject{mr: &resourcesv1alpha1.ManagedResource{}}}
+	work := &scope{Subject: run.Subject{MR: &resourcesv1alpha1.ManagedResource{}}}
 	key := clustercache.ClusterKey{Namespace: "a", Name: "b"}
 	for state, helps := range map[clustercache.State]bool{
 		clustercache.StateDisconnected: true, clustercache.StateRefused: true,

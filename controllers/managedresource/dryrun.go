@@ -13,6 +13,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -29,17 +30,17 @@ type previewer struct {
 
 // preview finds out what a run would change; nil if that is not known. Nothing is written, neither to the
 // ManagedResource nor to the target: applies are sent with the server's own dry run.
-func (p *previewer) preview(ctx context.Context, s *subject) (*hubv1alpha1.DryRunReport, error) {
+func (p *previewer) preview(ctx context.Context, s *run.Subject) (*hubv1alpha1.DryRunReport, error) {
 	report := &hubv1alpha1.DryRunReport{}
 	switch {
-	case s.goes():
-		if ptr.Deref(s.mr.Spec.KeepObjects, false) {
+	case s.Goes():
+		if ptr.Deref(s.MR.Spec.KeepObjects, false) {
 			return report, nil
 		}
-		if err := p.previewDeletes(ctx, s, report, s.mr.Status.Resources); err != nil {
+		if err := p.previewDeletes(ctx, s, report, s.MR.Status.Resources); err != nil {
 			return nil, err
 		}
-	case resourcesv1alpha1.IsTruthy(s.mr.Annotations[resourcesv1alpha1.IgnoreAnnotation]), s.decision.AwaitFinalizer != "":
+	case resourcesv1alpha1.IsTruthy(s.MR.Annotations[resourcesv1alpha1.IgnoreAnnotation]), s.Decision.AwaitFinalizer != "":
 	default:
 		if planned, err := p.previewApply(ctx, s, report); !planned || err != nil {
 			return nil, err
@@ -49,13 +50,13 @@ func (p *previewer) preview(ctx context.Context, s *subject) (*hubv1alpha1.DryRu
 }
 
 // previewDeletes reports what would be deleted: objects that exist, and that no other owner keeps.
-func (p *previewer) previewDeletes(ctx context.Context, s *subject, report *hubv1alpha1.DryRunReport,
+func (p *previewer) previewDeletes(ctx context.Context, s *run.Subject, report *hubv1alpha1.DryRunReport,
 	refs []resourcesv1alpha1.ObjectReference) error {
 	if len(refs) == 0 {
 		return nil
 	}
-	status, _ := p.targets.clusters.GetStatus(s.target)
-	target, err := p.targets.access(ctx, s.target, status.UID)
+	status, _ := p.targets.clusters.GetStatus(s.Target)
+	target, err := p.targets.access(ctx, s.Target, status.UID)
 	if err != nil {
 		return err
 	}
@@ -67,23 +68,23 @@ func (p *previewer) previewDeletes(ctx context.Context, s *subject, report *hubv
 		obj.SetName(ref.Name)
 		looks = append(looks, apply.Intent{Object: obj, Key: inventory.KeyOf(ref)})
 	}
-	policy := p.objects.prunePolicy(p.neighbours.in(ctx, s, status.UID, s.target), nil)
+	policy := p.objects.prunePolicy(p.neighbours.in(ctx, s, status.UID, s.Target), nil)
 	for i, head := range p.objects.heads(ctx, target, looks) {
 		if head.absent() || head.err == nil && prune.KeptBecause(head.live, refs[i], policy) != "" {
 			continue
 		}
 		report.Deletes++
-		s.log.Info("Dry run", "object", looks[i].Key.String(), "would", "delete")
+		s.Log.Info("Dry run", "object", looks[i].Key.String(), "would", "delete")
 	}
 	return nil
 }
 
 // previewApply reports what applying would change. planned is false if that is not known.
 func (p *previewer) previewApply(
-	ctx context.Context, s *subject, report *hubv1alpha1.DryRunReport,
+	ctx context.Context, s *run.Subject, report *hubv1alpha1.DryRunReport,
 ) (planned bool, err error) {
-	if !s.decision.HasTarget {
-		s.log.Info("Dry run: no target", "reason", s.decision.Reason)
+	if !s.Decision.HasTarget {
+		s.Log.Info("Dry run: no target", "reason", s.Decision.Reason)
 		return false, nil
 	}
 	b, _, err := p.content.read(ctx, s)
@@ -91,27 +92,27 @@ func (p *previewer) previewApply(
 		return false, err
 	}
 	if err != nil {
-		s.log.Info("Dry run: cannot read the content", "error", err.Error())
+		s.Log.Info("Dry run: cannot read the content", "error", err.Error())
 		return false, nil
 	}
-	status, _ := p.targets.clusters.GetStatus(s.target)
-	if s.access, err = p.targets.access(ctx, s.target, status.UID); err != nil {
+	status, _ := p.targets.clusters.GetStatus(s.Target)
+	if s.Access, err = p.targets.access(ctx, s.Target, status.UID); err != nil {
 		return false, err
 	}
-	plan, err := newPlan(ctx, s, p.content.managedBy, b, s.access)
+	plan, err := newPlan(ctx, s, p.content.managedBy, b, s.Access)
 	if isContentError(err) {
-		s.log.Info("Dry run: the content cannot be applied", "error", err.Error())
+		s.Log.Info("Dry run: the content cannot be applied", "error", err.Error())
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	p.objects.noteAutoscalers(ctx, s, s.access, plan.prepared(), false)
-	book := s.book()
+	p.objects.noteAutoscalers(ctx, s, s.Access, plan.prepared(), false)
+	book := s.Book()
 	for i, in := range plan.intents(book) {
-		change, err := p.objects.preview(ctx, s.access, in)
+		change, err := p.objects.preview(ctx, s.Access, in)
 		if err != nil {
-			s.log.Info("Dry run: the apply would fail", "object", plan.objects[i].Key.String(), "error", err.Error())
+			s.Log.Info("Dry run: the apply would fail", "object", plan.objects[i].Key.String(), "error", err.Error())
 			continue
 		}
 		switch change {
@@ -122,10 +123,10 @@ func (p *previewer) previewApply(
 		default:
 			continue
 		}
-		s.log.Info("Dry run", "object", plan.objects[i].Key.String(), "would", change)
+		s.Log.Info("Dry run", "object", plan.objects[i].Key.String(), "would", change)
 	}
 	if plan.complete() {
-		old, _ := plan.leaving(book, s.mr.Status.Resources)
+		old, _ := plan.leaving(book, s.MR.Status.Resources)
 		if err := p.previewDeletes(ctx, s, report, old); err != nil {
 			return false, err
 		}

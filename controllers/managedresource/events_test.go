@@ -63,8 +63,8 @@ func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
 	j := judged(t)
 	r := newRecorder(counting{}, j.clock, nil)
 	j.events, j.assigner = r, &assignment.Assigner{}
-	j.work.class, j.work.log = &assignment.Class{}, logr.Discard()
-	r.recreated(j.work.mr, inventory.Key{})
+	j.work.Class, j.work.Log = &assignment.Class{}, logr.Discard()
+	r.recreated(j.work.MR, inventory.Key{})
 	g.Expect(r.limiters.Len()).To(Equal(1))
 	_, _, err := j.letGo(j.ctx, j.work)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -36,13 +36,13 @@ type examination struct {
 func (o *objects) examine(
 	ctx context.Context, sh *sharers, p *plan, drifted []inventory.Key, accepted map[inventory.Key]tracker.Accepted,
 ) (found examination) {
-	s, now := sh.subject, sh.subject.clock.Now()
-	yields := s.state.yields
+	s, now := sh.subject, sh.subject.Clock.Now()
+	yields := s.State.Yields
 	if yields == nil {
 		yields = map[inventory.Key]types.NamespacedName{}
 	}
-	defer func() { s.state.yield(yields) }() // what cannot be looked at stays whose it was
-	known := inventory.Index(s.mr.Status.Resources)
+	defer func() { s.State.Yield(yields) }() // what cannot be looked at stays whose it was
+	known := inventory.Index(s.MR.Status.Resources)
 	planned := make(map[inventory.Key]*apply.Prepared, len(p.objects))
 	for i := range p.objects {
 		planned[p.objects[i].Key] = &p.objects[i]
@@ -53,7 +53,7 @@ func (o *objects) examine(
 			todo = append(todo, planned[key].Intent)
 		}
 	}
-	for i, head := range o.heads(ctx, s.access, todo) {
+	for i, head := range o.heads(ctx, s.Access, todo) {
 		key, live := todo[i].Key, head.live
 		prepared, ref := planned[key], known[key]
 		_, yielded := yields[key]
@@ -63,13 +63,13 @@ func (o *objects) examine(
 		switch {
 		case head.absent():
 			if yielded && len(sh.owners(key)) > 0 {
-				if left := s.state.leaveTo(key, now); left > 0 {
+				if left := s.State.LeaveTo(key, now); left > 0 {
 					found.waitAtMost(left)
 					continue
 				}
 			}
 			delete(yields, key)
-			d.created, d.intent.UID, d.owner = true, "", o.tracker.OwnerOf(s.name, key)
+			d.created, d.intent.UID, d.owner = true, "", o.tracker.OwnerOf(s.Name, key)
 		case head.err != nil:
 			found.unread = append(found.unread, apply.Outcome{Key: key, Err: fmt.Errorf("reading the live object: %w", head.err)})
 			continue
@@ -78,7 +78,7 @@ func (o *objects) examine(
 		case o.yieldTo(sh, key, live, yields):
 			continue
 		case d.intent.CreateOnly:
-			o.tracker.Accept(s.name, key, tracker.Accepted{UID: live.UID, ResourceVersion: live.ResourceVersion})
+			o.tracker.Accept(s.Name, key, tracker.Accepted{UID: live.UID, ResourceVersion: live.ResourceVersion})
 			continue
 		default:
 			manager := o.applier.FieldManager
@@ -86,9 +86,9 @@ func (o *objects) examine(
 			d.created = ref.UID != "" && ref.UID != live.UID && live.Annotations[resourcesv1alpha1.OriginAnnotation] == ""
 			// After a start it is not known what was applied last, but that it was this.
 			d.intent.Same = ok && was.UID == live.UID && (was.Intent == prepared.Digest || was.Intent == 0 && !yielded)
-			if ok && isUndisturbed(live, manager, prepared, was, exact(s.mr)) {
-				s.state.undisturbed(key, now)
-				o.tracker.Accept(s.name, key, tracker.Accepted{
+			if ok && isUndisturbed(live, manager, prepared, was, exact(s.MR)) {
+				s.State.Undisturbed(key, now)
+				o.tracker.Accept(s.Name, key, tracker.Accepted{
 					UID: live.UID, ResourceVersion: live.ResourceVersion, State: ownership.Observe(live, manager),
 					Autoscaled: was.Autoscaled, Intent: was.Intent,
 				})

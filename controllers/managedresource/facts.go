@@ -16,7 +16,7 @@ const memoryTimeout = time.Second
 func (c *Controller) Facts(cluster clustercache.ClusterKey) targetfacts.Facts {
 	s := targetfacts.Facts{DriftLastHour: int64(c.options.Metrics.driftLastHour(cluster, c.options.Clock.Now()))}
 	if slices.ContainsFunc(c.options.Classes, func(class ClassOptions) bool { return class.DryRun }) {
-		s.DryRun = c.reconciler.dryRuns.sum(cluster)
+		s.DryRun = c.reconciler.dryRuns.Sum(cluster)
 	}
 	return s
 }

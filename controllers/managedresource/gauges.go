@@ -14,6 +14,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
@@ -50,7 +51,7 @@ type Term struct {
 	Clusters     clustercache.ClusterCache
 	Assigner     *assignment.Assigner
 	Tracker      *tracker.Tracker
-	Changes      *latencies         // since a change of content was seen
+	Changes      *run.Latencies     // since a change of content was seen
 	QueueMetrics *fairqueue.Metrics // nil: nothing is said of what waits
 	Clock        clock.PassiveClock
 }
@@ -258,7 +259,7 @@ func (t *Term) census(reasons *metrics.Names) (_ census, ok bool) {
 		}
 		if target != (clustercache.ClusterKey{}) {
 			of := found.targets[target]
-			of.add(mr, t.Changes.began(types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}), now)
+			of.add(mr, t.Changes.Began(types.NamespacedName{Namespace: mr.Namespace, Name: mr.Name}), now)
 			found.targets[target] = of
 		}
 		if d := found.deleting[class]; mr.DeletionTimestamp != nil && d != nil {

@@ -33,20 +33,20 @@ func (h *health) evaluate(ctx context.Context, s *scope) (reconcile.Result, erro
 // evaluateApplied is evaluate for a ManagedResource that is known to be applied, whatever its condition said in the
 // meantime: that it had no target, or was ignored.
 func (h *health) evaluateApplied(ctx context.Context, s *scope) (reconcile.Result, error) {
-	if h.viewer.Tracker.TakeDone(s.name) {
-		s.state.noteDue = s.clock.Now().Add(noteDelay) // or a restart would run a Job again that is done
+	if h.viewer.Tracker.TakeDone(s.Name) {
+		s.State.NoteDue = s.Clock.Now().Add(noteDelay) // or a restart would run a Job again that is done
 	}
-	if appliedTrue(s.mr) && len(s.state.yields) == 0 {
+	if appliedTrue(s.MR) && len(s.State.Yields) == 0 {
 		return h.evaluate(ctx, s)
 	}
 	return h.evaluateWith(ctx, s, func(d *draft) {
-		run := conditions.Run{Yielded: s.state.yields}
+		run := conditions.Run{Yielded: s.State.Yields}
 		d.set(resourcesv1alpha1.ConditionResourcesApplied, run.Applied())
 	})
 }
 
 func (h *health) evaluateWith(ctx context.Context, s *scope, change func(*draft)) (reconcile.Result, error) {
-	wait, err := h.status.writeHealth(ctx, &s.subject, func(d *draft) {
+	wait, err := h.status.writeHealth(ctx, &s.Subject, func(d *draft) {
 		change(d)
 		h.assess(ctx, d, s)
 	})
@@ -60,9 +60,9 @@ func (h *health) evaluateWith(ctx context.Context, s *scope, change func(*draft)
 // awaitLists waits for watches that have not listed yet, after a start with nothing in memory. The run continues if
 // there is nothing to wait for: an object is missing already, or it took too long.
 func (h *health) awaitLists(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	now := s.clock.Now()
+	now := s.Clock.Now()
 	// A target that was away lists from when it is back.
-	waited := min(s.state.waited(now), max(now.Sub(s.status.Since), 0))
+	waited := min(s.State.Waited(now), max(now.Sub(s.status.Since), 0))
 	switch {
 	case waited < syncGrace:
 		return endAfter(syncGrace - waited)
@@ -82,15 +82,15 @@ func (h *health) unreachable(ctx context.Context, s *scope) (reconcile.Result, e
 	case clustercache.StateConnecting, clustercache.StateConnected, clustercache.StateHibernated:
 		return reconcile.Result{}, nil
 	}
-	if s.status.InGrace || h.targets.hibernated(ctx, s.target) {
+	if s.status.InGrace || h.targets.hibernated(ctx, s.Target) {
 		return reconcile.Result{}, nil
 	}
-	return h.status.writeOutage(ctx, &s.subject, func(d *draft) { d.unreachable(s.target, s.status) })
+	return h.status.writeOutage(ctx, &s.Subject, func(d *draft) { d.unreachable(s.Target, s.status) })
 }
 
 // notApplied says why nothing can be applied, whether or not there is a target at the moment.
 func (h *health) notApplied(ctx context.Context, s *scope, reason, message string) error {
-	return h.status.write(ctx, &s.subject, func(d *draft) {
+	return h.status.write(ctx, &s.Subject, func(d *draft) {
 		d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, reason, message)
 		if h.askable(ctx, d, s) {
 			d.answersAgain()
@@ -102,7 +102,7 @@ func (h *health) notApplied(ctx context.Context, s *scope, reason, message strin
 // failures are retried.
 func (h *health) cannotRead(ctx context.Context, s *scope, c *content, err error) (reconcile.Result, error) {
 	if large := (*tooLargeError)(nil); errors.As(err, &large) {
-		input, _ := c.input(&s.subject)
+		input, _ := c.input(&s.Subject)
 		return s.fail(input), h.notApplied(ctx, s, large.reason, large.message)
 	}
 	if err := h.notApplied(ctx, s, resourcesv1alpha1.ReasonCannotReadSecret, err.Error()); err != nil {
@@ -121,7 +121,7 @@ func (h *health) cannotRead(ctx context.Context, s *scope, c *content, err error
 func (h *health) concludeLost(
 	ctx context.Context, s *scope, inv []resourcesv1alpha1.ObjectReference,
 ) (reconcile.Result, error) {
-	err := h.status.write(ctx, &s.subject, func(d *draft) {
+	err := h.status.write(ctx, &s.Subject, func(d *draft) {
 		d.Resources = inv
 		h.askable(ctx, d, s) // health is not judged: it is unknown what was written
 	})
@@ -136,8 +136,8 @@ func (h *health) awaitsConnection(ctx context.Context, s *scope) error {
 	message := fmt.Sprintf(
 		"The present content of the registration of the target cluster %s cannot be used (%s), and its "+
 			"former connection leads to another cluster than the one that has the objects. They stay where they are.",
-		s.target, s.status.PendingReason)
-	return h.status.write(ctx, &s.subject, func(d *draft) {
+		s.Target, s.status.PendingReason)
+	return h.status.write(ctx, &s.Subject, func(d *draft) {
 		d.unknownHealth(resourcesv1alpha1.ReasonTargetUnreachable, message)
 	})
 }
@@ -191,8 +191,8 @@ func (h *health) snapshot(ctx context.Context, d *draft, s *scope) *conditions.S
 		return nil
 	}
 	subject := view.Subject{
-		ManagedResource: s.name, Cluster: s.target, Resources: d.Resources, Comparison: s.compared,
-		Late: func(blind bool) bool { return s.state.blindFor(blind, d.now) >= syncGrace },
+		ManagedResource: s.Name, Cluster: s.Target, Resources: d.Resources, Comparison: s.compared,
+		Late: func(blind bool) bool { return s.State.BlindFor(blind, d.now) >= syncGrace },
 	}
 	s.partial = false
 	switch c := d.get(resourcesv1alpha1.ConditionResourcesApplied); {
@@ -227,14 +227,14 @@ func onceApplied(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.O
 // conditions. Those of a target that is meant to be away stay as they are, as soon as that is said and until it is
 // over: its nodes go before its API server does, and come after it.
 func (h *health) askable(ctx context.Context, d *draft, s *scope) bool {
-	status, registered := h.targets.clusters.GetStatus(s.target) // the one that a run began with may be over
+	status, registered := h.targets.clusters.GetStatus(s.Target) // the one that a run began with may be over
 	switch {
-	case !registered, h.targets.hibernated(ctx, s.target), status.InGrace,
+	case !registered, h.targets.hibernated(ctx, s.Target), status.InGrace,
 		status.State == clustercache.StateConnecting, status.State == clustercache.StateHibernated:
 		return false
 	case status.State != clustercache.StateConnected:
-		d.unreachable(s.target, status)
+		d.unreachable(s.Target, status)
 		return false
 	}
-	return status.UID == s.boundUID()
+	return status.UID == s.BoundUID()
 }

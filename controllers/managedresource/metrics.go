@@ -8,6 +8,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/metrics"
 )
@@ -262,16 +263,16 @@ func (h *hour) advance(minute int64) {
 }
 
 // corrected counts the correction of an object.
-func (m *Metrics) corrected(s *subject, d drift, now time.Time) {
+func (m *Metrics) corrected(s *run.Subject, d drift, now time.Time) {
 	action := "reset"
 	if d.created {
 		action = "created"
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	class := assignment.ClassName(s.class.Name)
+	class := assignment.ClassName(s.Class.Name)
 	m.corrections.WithLabelValues(class, m.kinds.Label(d.intent.Key.Kind), action, m.manager(d)).Inc()
-	t := m.target(s.target)
+	t := m.target(s.Target)
 	t.corrections++
 	h := &t.hour
 	minute := now.Unix() / 60
@@ -291,14 +292,14 @@ func (m *Metrics) manager(d drift) string {
 const driftGoal = 5 * time.Second
 
 // driftLasted notes how long drift lasted.
-func (m *Metrics) driftLasted(s *subject, lasted time.Duration) {
-	m.of(s.class.Name).driftTime.Observe(lasted.Seconds())
+func (m *Metrics) driftLasted(s *run.Subject, lasted time.Duration) {
+	m.of(s.Class.Name).driftTime.Observe(lasted.Seconds())
 	if lasted <= driftGoal {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.target(s.target).late++
+	m.target(s.Target).late++
 }
 
 // applyFailed counts objects that could not be applied to a target.

@@ -22,6 +22,7 @@ import (
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
@@ -60,29 +61,29 @@ func ran(t *testing.T) noting {
 	clusters.Add(cluster, clustersfake.Target{})
 	n := noting{WithT: g, t: t, server: server, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
 	n.work = &scope{
-		subject: subject{name: client.ObjectKeyFromObject(mr), target: cluster, mr: mr, state: &state{}, clock: n.clock},
+		Subject: run.Subject{Name: client.ObjectKeyFromObject(mr), Target: cluster, MR: mr, State: &run.State{}, Clock: n.clock},
 	}
 	n.tracker = tracker.New(tracker.Options{
 		Clusters: clusters, Selector: labels.Everything(), Clock: n.clock, Notify: func(types.NamespacedName, tracker.Cause) {},
 	})
 	n.notes = &appliedNotes{store: store.New(server, server, func(*resourcesv1alpha1.ManagedResource) {}),
 		tracker: n.tracker}
-	g.Expect(n.tracker.Track(t.Context(), n.work.name, cluster, mr.Status.Resources, tracker.Exact{})).To(Succeed())
+	g.Expect(n.tracker.Track(t.Context(), n.work.Name, cluster, mr.Status.Resources, tracker.Exact{})).To(Succeed())
 	n.accept("uid")
-	n.work.state.noteDue = n.clock.Now().Add(noteDelay)
+	n.work.State.NoteDue = n.clock.Now().Add(noteDelay)
 	return n
 }
 
 // accept has the one object be right.
 func (n noting) accept(uid types.UID) {
-	n.tracker.Accept(n.work.name, inventory.KeyOf(n.work.mr.Status.Resources[0]), tracker.Accepted{UID: uid})
+	n.tracker.Accept(n.work.Name, inventory.KeyOf(n.work.MR.Status.Resources[0]), tracker.Accepted{UID: uid})
 }
 
 // look is a later run that finds nothing to do until a time.
 func (n noting) look(input string, until time.Duration) reconcile.Result {
 	n.t.Helper()
 	n.work.input = input
-	result, err := n.notes.writeWhenDue(n.t.Context(), &n.work.subject, n.work.input, reconcile.Result{RequeueAfter: until})
+	result, err := n.notes.writeWhenDue(n.t.Context(), &n.work.Subject, n.work.input, reconcile.Result{RequeueAfter: until})
 	n.Expect(err).NotTo(HaveOccurred())
 	return result
 }
@@ -91,7 +92,7 @@ func (n noting) look(input string, until time.Duration) reconcile.Result {
 func (n noting) note() string {
 	n.t.Helper()
 	mr := &resourcesv1alpha1.ManagedResource{}
-	n.Expect(n.server.Get(n.t.Context(), n.work.name, mr)).To(Succeed())
+	n.Expect(n.server.Get(n.t.Context(), n.work.Name, mr)).To(Succeed())
 	return mr.Annotations[hubv1alpha1.AppliedAnnotation]
 }
 
@@ -108,7 +109,7 @@ func TestNoteIsWrittenWhenItIsDue(t *testing.T) {
 	n.Expect(n.look(appliedInput, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
 	note, ok := parseApplied(n.note())
 	n.Expect(ok).To(BeTrue())
-	states, _ := n.tracker.AcceptedStates(n.work.name)
+	states, _ := n.tracker.AcceptedStates(n.work.Name)
 	n.Expect(note).To(Equal(applied{Input: appliedInput, Fingerprint: tracker.Fingerprint(states)}))
 }
 
@@ -126,7 +127,7 @@ func TestNoteWaitsForTheLastOfManyRuns(t *testing.T) {
 	n := ran(t)
 	for range 5 {
 		n.clock.Step(noteDelay - time.Millisecond)
-		n.work.state.noteDue = n.clock.Now().Add(noteDelay) // as a run of everything does
+		n.work.State.NoteDue = n.clock.Now().Add(noteDelay) // as a run of everything does
 		n.Expect(n.look(appliedInput, later).RequeueAfter).To(Equal(noteDelay))
 	}
 	n.Expect(n.note()).To(BeEmpty())
@@ -138,14 +139,14 @@ func TestNoteWaitsForTheLastOfManyRuns(t *testing.T) {
 func TestNoteThatFailedStaysDue(t *testing.T) {
 	n := ran(t)
 	n.clock.Step(noteDelay)
-	other := n.work.mr.DeepCopy()
+	other := n.work.MR.DeepCopy()
 	other.Labels["team"] = "y"
 	n.Expect(n.server.Update(t.Context(), other)).To(Succeed())
 	n.work.input = appliedInput
-	_, err := n.notes.writeWhenDue(t.Context(), &n.work.subject, n.work.input, reconcile.Result{})
+	_, err := n.notes.writeWhenDue(t.Context(), &n.work.Subject, n.work.input, reconcile.Result{})
 	n.Expect(err).To(MatchError(apierrors.IsConflict, "Conflict"))
 
-	n.work.mr, err = n.notes.store.Get(t.Context(), n.work.name)
+	n.work.MR, err = n.notes.store.Get(t.Context(), n.work.Name)
 	n.Expect(err).NotTo(HaveOccurred())
 	n.look(appliedInput, later)
 	n.Expect(n.note()).To(HavePrefix(appliedInput + "."))
@@ -153,8 +154,8 @@ func TestNoteThatFailedStaysDue(t *testing.T) {
 
 func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
 	n := ran(t)
-	n.tracker.Forget(n.work.name)
-	n.Expect(n.tracker.Track(t.Context(), n.work.name, n.work.target, n.work.mr.Status.Resources, tracker.Exact{})).To(Succeed())
+	n.tracker.Forget(n.work.Name)
+	n.Expect(n.tracker.Track(t.Context(), n.work.Name, n.work.Target, n.work.MR.Status.Resources, tracker.Exact{})).To(Succeed())
 	n.clock.Step(noteDelay)
 	n.look(appliedInput, later)
 	n.Expect(n.note()).To(BeEmpty())
@@ -170,7 +171,7 @@ func TestFailureTakesBackTheNoteWrittenOrNot(t *testing.T) {
 			n := ran(t)
 			n.clock.Step(before)
 			n.look(appliedInput, later)
-			n.Expect(n.notes.takeBack(t.Context(), &n.work.subject, n.work.input)).To(Succeed())
+			n.Expect(n.notes.takeBack(t.Context(), &n.work.Subject, n.work.input)).To(Succeed())
 			n.clock.Step(noteDelay)
 			n.Expect(n.look(appliedInput, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
 			n.Expect(n.note()).To(BeEmpty())

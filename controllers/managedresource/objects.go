@@ -17,6 +17,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/ownership"
@@ -34,23 +35,23 @@ type objects struct {
 
 // begin has what happens to the objects noted instead of notified until tracker.End. It returns what the watches show
 // of them, and which are right.
-func (o *objects) begin(s *subject) (compared tracker.Comparison, right map[inventory.Key]tracker.Accepted) {
-	compared = o.tracker.Judge(s.name)
+func (o *objects) begin(s *run.Subject) (compared tracker.Comparison, right map[inventory.Key]tracker.Accepted) {
+	compared = o.tracker.Judge(s.Name)
 	right = o.right(s, &compared)
-	o.tracker.Begin(s.name)
+	o.tracker.Begin(s.Name)
 	return compared, right
 }
 
 // wentMeanwhile reports whether one of some objects went since the run began to write, which caused no run. An object
 // does not count that the watches did not show then, because another client had removed its label.
 func (o *objects) wentMeanwhile(
-	s *subject, present map[inventory.Key]tracker.Accepted, waitsFor map[inventory.Key]bool,
+	s *run.Subject, present map[inventory.Key]tracker.Accepted, waitsFor map[inventory.Key]bool,
 ) bool {
 	for key := range waitsFor {
 		if _, was := present[key]; !was {
 			continue
 		}
-		if _, found, synced := o.tracker.Observed(s.name, key); synced && !found {
+		if _, found, synced := o.tracker.Observed(s.Name, key); synced && !found {
 			return true
 		}
 	}
@@ -60,9 +61,9 @@ func (o *objects) wentMeanwhile(
 // right returns the objects that are as they were sent last, as the watches show, or as the target answered and the
 // watches cannot show yet: a run that is repeated while a busy hub opens its watches would send all of it once more. If
 // an apply of everything is asked for, only those that are done.
-func (o *objects) right(s *subject, compared *tracker.Comparison) map[inventory.Key]tracker.Accepted {
-	right, _ := o.tracker.AcceptedStates(s.name)
-	if s.state.demanded {
+func (o *objects) right(s *run.Subject, compared *tracker.Comparison) map[inventory.Key]tracker.Accepted {
+	right, _ := o.tracker.AcceptedStates(s.Name)
+	if s.State.Demanded {
 		maps.DeleteFunc(right, func(_ inventory.Key, a tracker.Accepted) bool { return !a.Done })
 		return right
 	}
@@ -79,7 +80,7 @@ func (o *objects) right(s *subject, compared *tracker.Comparison) map[inventory.
 
 // applyChanged applies intents but those that say what was sent last for an object that is right, and those that are
 // left to others, whose outcomes are given. Of a large bundle of which one object changed, one is sent.
-func (o *objects) applyChanged(ctx context.Context, s *subject, all []apply.Intent,
+func (o *objects) applyChanged(ctx context.Context, s *run.Subject, all []apply.Intent,
 	right map[inventory.Key]tracker.Accepted, yields map[inventory.Key]apply.Outcome) []apply.Outcome {
 	outcomes := make([]apply.Outcome, len(all))
 	var changed []apply.Intent
@@ -90,7 +91,7 @@ func (o *objects) applyChanged(ctx context.Context, s *subject, all []apply.Inte
 			continue
 		}
 		// An object that is going is not written to: it is made again when it is gone.
-		if obs, found, synced := o.tracker.Observed(s.name, in.Key); found && synced && obs.Terminating {
+		if obs, found, synced := o.tracker.Observed(s.Name, in.Key); found && synced && obs.Terminating {
 			outcomes[i] = apply.Outcome{Key: in.Key, Err: apply.ErrTerminating}
 			continue
 		}
@@ -110,16 +111,16 @@ func (o *objects) applyChanged(ctx context.Context, s *subject, all []apply.Inte
 }
 
 // apply applies objects, and accepts each as soon as it is right.
-func (o *objects) apply(ctx context.Context, s *subject, todo []apply.Intent) []apply.Outcome {
+func (o *objects) apply(ctx context.Context, s *run.Subject, todo []apply.Intent) []apply.Outcome {
 	scaled := sets.Set[inventory.Key]{}
 	for _, in := range todo {
 		if in.Autoscaled {
 			scaled.Insert(in.Key)
 		}
 	}
-	return o.applier.Run(ctx, s.access, todo, func(outcome apply.Outcome) {
+	return o.applier.Run(ctx, s.Access, todo, func(outcome apply.Outcome) {
 		if outcome.Err == nil {
-			o.tracker.Accept(s.name, outcome.Key, tracker.Accepted{
+			o.tracker.Accept(s.Name, outcome.Key, tracker.Accepted{
 				UID: outcome.UID, ResourceVersion: outcome.ResourceVersion, State: outcome.State,
 				Autoscaled: scaled.Has(outcome.Key), Intent: outcome.Digest,
 			})
@@ -128,23 +129,23 @@ func (o *objects) apply(ctx context.Context, s *subject, todo []apply.Intent) []
 }
 
 // acceptForeign takes an object of another ManagedResource as it is: only a change of its ownership is of interest.
-func (o *objects) acceptForeign(s *subject, key inventory.Key, live *metav1.PartialObjectMetadata) tracker.Accepted {
+func (o *objects) acceptForeign(s *run.Subject, key inventory.Key, live *metav1.PartialObjectMetadata) tracker.Accepted {
 	accepted := tracker.Accepted{
 		UID: live.UID, ResourceVersion: live.ResourceVersion, State: ownership.Observe(live, o.applier.FieldManager),
 	}
-	o.tracker.Accept(s.name, key, accepted)
+	o.tracker.Accept(s.Name, key, accepted)
 	return accepted
 }
 
 // release takes our marks off objects that are not managed any longer, and returns what failed by the keys of their
 // entries.
-func (o *objects) release(ctx context.Context, s *subject, orphans []orphan) map[inventory.Key]error {
+func (o *objects) release(ctx context.Context, s *run.Subject, orphans []orphan) map[inventory.Key]error {
 	failed := map[inventory.Key]error{}
 	var mu sync.Mutex
 	var releases errgroup.Group
 	releases.SetLimit(max(o.applier.Parallel, 1))
-	at := prune.Target{Metadata: s.access.Metadata, Client: s.access.Client, Mapper: s.access.Mapper}
-	releaser := prune.NewReleaser(at, s.origin(), o.applier.FieldManager)
+	at := prune.Target{Metadata: s.Access.Metadata, Client: s.Access.Client, Mapper: s.Access.Mapper}
+	releaser := prune.NewReleaser(at, s.Origin(), o.applier.FieldManager)
 	for _, orphan := range orphans {
 		releases.Go(func() error {
 			err := releaser.Release(ctx, orphan.entry)

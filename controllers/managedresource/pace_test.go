@@ -12,6 +12,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/pacing"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 )
 
 func othersInTheCrowd(j *judging, n int) (last time.Duration) {
@@ -22,7 +23,7 @@ func othersInTheCrowd(j *judging, n int) (last time.Duration) {
 }
 
 func (j *judging) vanish() {
-	j.clusters.SetState(j.work.target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
+	j.clusters.SetState(j.work.Target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
 }
 
 // That targets are away is written in turns: a source that is busy with thousands of ManagedResources would be slow for
@@ -50,7 +51,7 @@ func TestLossOfManyTargetsIsReportedInTurns(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 
 	othersInTheCrowd(j, 10*outagesPerSecond)
-	j.clusters.SetState(j.work.target, clustercache.StateConnected, "", "")
+	j.clusters.SetState(j.work.Target, clustercache.StateConnected, "", "")
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.vanish()
@@ -65,17 +66,17 @@ func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
 	j.look()
 	before := j.writes
 	othersInTheCrowd(j, pacing.Burst(outagesPerSecond)+3*outagesPerSecond)
-	j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
+	j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden"))
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))
 	j.Expect(j.look()).To(Equal(wait), "another look takes no other turn")
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
-	j.clusters.Sync(j.work.target, "ConfigMap.v1", true)
+	j.clusters.Sync(j.work.Target, "ConfigMap.v1", true)
 	j.look()
 	j.Expect(j.writes).To(Equal(before), "there is nothing left to report")
 
 	j.clock.Step(time.Second)
-	j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
+	j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden"))
 	j.Expect(j.look()).To(Equal(wait-time.Second), "one that comes back in between keeps its turn")
 	j.Expect(j.writes).To(Equal(before))
 	j.clock.Step(wait - time.Second)
@@ -84,15 +85,15 @@ func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False HealthCheckError"))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(HavePrefix("Unknown HealthCheckError"))
 
-	j.clock.Step(debounceText)
-	j.clusters.Sync(j.work.target, "ConfigMap.v1", true)
+	j.clock.Step(run.DebounceText)
+	j.clusters.Sync(j.work.Target, "ConfigMap.v1", true)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	othersInTheCrowd(j, 10*outagesPerSecond)
-	j.clock.Step(debounceText)
-	j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
+	j.clock.Step(run.DebounceText)
+	j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden"))
 	j.Expect(j.look()).To(BeNumerically(">", time.Second), "a turn is used once")
-	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("11", "False"))
+	j.clusters.Put(j.work.Target, "Deployment.v1.apps", j.deployment("11", "False"))
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False DeploymentUnhealthy"))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesProgressing)).To(HavePrefix("Unknown HealthCheckError"))
@@ -103,7 +104,7 @@ func TestUsersDoNotWaitForTheCrowd(t *testing.T) {
 	j := judged(t)
 	othersInTheCrowd(j, 10*outagesPerSecond)
 	j.vanish()
-	j.work.mr.Generation++
+	j.work.MR.Generation++
 	j.Expect(j.look()).To(BeZero())
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 }

@@ -16,16 +16,16 @@ import (
 // A run that panics is tried again. Events of the objects notify meanwhile, and afterwards.
 func TestEventsNotifyAfterARunPanicked(t *testing.T) {
 	j := judged(t)
-	j.work.class = &assignment.Class{}
+	j.work.Class = &assignment.Class{}
 	j.neighbours = &neighbours{index: sharing.NewIndex(), assigner: &assignment.Assigner{}}
 	j.content = &content{bundles: bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})}
 	j.objects = &objects{tracker: j.tracker}
-	j.clusters.Add(j.work.target, clustersfake.Target{Client: j.server})
-	j.track(j.work.mr.Status.Resources...)
+	j.clusters.Add(j.work.Target, clustersfake.Target{Client: j.server})
+	j.track(j.work.MR.Status.Resources...)
 	j.shown()
 	j.judge()
-	j.work.input, _ = j.content.input(&j.work.subject)
-	j.work.todo = []inventory.Key{inventory.KeyOf(j.work.mr.Status.Resources[0])}
+	j.work.input, _ = j.content.input(&j.work.Subject)
+	j.work.todo = []inventory.Key{inventory.KeyOf(j.work.MR.Status.Resources[0])}
 	j.Expect(func() {
 		_, _, _ = execute(j.ctx, j.reconciler, j.work, []phase{
 			(*reconciler).read, (*reconciler).connect, (*reconciler).planObjects, (*reconciler).correct,

@@ -14,6 +14,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -42,9 +43,9 @@ type plan struct {
 // they are not looked at unless they bear the same names. Errors are those of isContentError, of the connection, and
 // the end of ctx.
 func newPlan(
-	ctx context.Context, s *subject, managedBy string, b *bundle.Bundle, target apply.Target, only ...inventory.Key,
+	ctx context.Context, s *run.Subject, managedBy string, b *bundle.Bundle, target apply.Target, only ...inventory.Key,
 ) (*plan, error) {
-	if size := len(b.Objects) * sizeOf(s.mr.Spec.InjectLabels); size > inventoryLimit {
+	if size := len(b.Objects) * sizeOf(s.MR.Spec.InjectLabels); size > inventoryLimit {
 		// Each entry of the inventory would have them, and each object in memory.
 		return nil, &tooLargeError{
 			reason: resourcesv1alpha1.ReasonInventoryTooLarge, message: inventoryTooLarge(len(b.Objects), size),
@@ -59,9 +60,9 @@ func newPlan(
 	}
 	scoped := apply.ScopeOfDefined(manifests)
 	marks := apply.Marks{
-		Labels: labelsOf(s.mr, managedBy), Origin: s.origin(),
-		ForceLabels:      ptr.Deref(s.mr.Spec.ForceOverwriteLabels, false),
-		ForceAnnotations: ptr.Deref(s.mr.Spec.ForceOverwriteAnnotations, false),
+		Labels: labelsOf(s.MR, managedBy), Origin: s.Origin(),
+		ForceLabels:      ptr.Deref(s.MR.Spec.ForceOverwriteLabels, false),
+		ForceAnnotations: ptr.Deref(s.MR.Spec.ForceOverwriteAnnotations, false),
 	}
 	byKey := map[inventory.Key]int{}
 	wanted := named(only)
@@ -233,14 +234,14 @@ const autoscalerListTimeout = 10 * time.Second
 // same reason it is asked about objects that drifted: the autoscaler that just scaled one may be younger than what the
 // watch shows. If the target does not answer, the replicas stay as they are until the watch does.
 func (o *objects) noteAutoscalers(
-	ctx context.Context, s *subject, target apply.Target, planned []*apply.Prepared, drifted bool,
+	ctx context.Context, s *run.Subject, target apply.Target, planned []*apply.Prepared, drifted bool,
 ) {
 	unsure := map[string][]*apply.Prepared{}
 	for _, p := range planned {
 		if !setsReplicas(p) {
 			continue
 		}
-		scaled, synced := o.tracker.Autoscaled(s.target, p.Key)
+		scaled, synced := o.tracker.Autoscaled(s.Target, p.Key)
 		switch {
 		case synced && (scaled || !drifted):
 			p.SetAutoscaled(scaled)
@@ -251,12 +252,12 @@ func (o *objects) noteAutoscalers(
 	for namespace, planned := range unsure {
 		scaled, err := autoscaled(ctx, target, namespace)
 		if err != nil {
-			s.log.Info("Cannot find out what is scaled by autoscalers; replicas stay as they are",
+			s.Log.Info("Cannot find out what is scaled by autoscalers; replicas stay as they are",
 				"namespace", namespace, "error", err.Error())
 		}
 		for _, p := range planned {
 			key, _ := tracker.Scalable(p.Key)
-			_, synced := o.tracker.Autoscaled(s.target, p.Key)
+			_, synced := o.tracker.Autoscaled(s.Target, p.Key)
 			p.SetAutoscaled(scaled[key] || err != nil && !synced)
 		}
 	}

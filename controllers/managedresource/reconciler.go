@@ -18,6 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 	"github.com/trellis-hub/trellis/engine/apply"
@@ -66,12 +67,12 @@ type reconciler struct {
 	enqueue func(name types.NamespacedName)
 	forward func(decision assignment.Decision, name types.NamespacedName, priority int)
 
-	states      *states
-	interrupted interrupted
-	lacks       lacks
-	dryRuns     dryRuns
-	drifts      *latencies // since a watch showed drift
-	changes     *latencies // since a watch showed that a Secret changed
+	states      *run.States
+	interrupted run.Interrupted
+	lacks       run.Lacks
+	dryRuns     run.DryRuns
+	drifts      *run.Latencies // since a watch showed drift
+	changes     *run.Latencies // since a watch showed that a Secret changed
 }
 
 // newReconciler returns the reconciler of a controller, whose other parts are there.
@@ -99,33 +100,33 @@ func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 		syncPeriod: o.SyncPeriod, timeout: o.RunTimeout, callsTimeout: o.RunTimeout * 4 / 5, alwaysUpdate: o.AlwaysUpdate,
 		enqueue: func(name types.NamespacedName) { c.notify(name, tracker.CauseHealth) },
 		forward: c.dispatcher.Forward,
-		states:  newStates(), drifts: newLatencies(), changes: newLatencies(),
+		states:  run.NewStates(), drifts: run.NewLatencies(), changes: run.NewLatencies(),
 	}
 }
 
 // Reconcile works on one request.
 func (r *reconciler) Reconcile(ctx context.Context, request dispatch.Request) (reconcile.Result, error) {
-	state, free := r.states.take(request.NamespacedName)
+	state, free := r.states.Take(request.NamespacedName)
 	if !free {
 		return reconcile.Result{RequeueAfter: busyRetry}, nil
 	}
 	s := &scope{
-		subject: subject{name: request.NamespacedName, state: state, clock: r.clock},
+		Subject: run.Subject{Name: request.NamespacedName, State: state, Clock: r.clock},
 		request: request, syncPeriod: r.syncPeriod,
 	}
 	defer func() {
-		s.endSession()
-		r.drifts.ended(s.name)
-		r.changes.ended(s.name)
-		r.states.give(s.name, s.forgotten)
+		s.EndSession()
+		r.drifts.Ended(s.Name)
+		r.changes.Ended(s.Name)
+		r.states.Give(s.Name, s.forgotten)
 	}()
-	if r.lacks.take(s.name) {
-		state.retryNow(r.clock.Now())
+	if r.lacks.Take(s.Name) {
+		state.RetryNow(r.clock.Now())
 	}
 	done, result, err := execute(ctx, r, s, gates)
 	switch {
 	case done || err != nil:
-	case s.goes():
+	case s.Goes():
 		_, result, err = execute(ctx, r, s, reconcileDelete)
 	default:
 		_, result, err = execute(ctx, r, s, reconcileNormal)
@@ -134,8 +135,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request dispatch.Request) (r
 		result = sooner(result, s.pause)
 	}
 	result, err = r.settle(ctx, s, result, err)
-	if s.concluded || s.cut || state.demanded {
-		r.interrupted.set(s.name, s.cut || state.demanded)
+	if s.concluded || s.cut || state.Demanded {
+		r.interrupted.Set(s.Name, s.cut || state.Demanded)
 	}
 	return result, err
 }
@@ -146,14 +147,14 @@ func (r *reconciler) settle(
 ) (reconcile.Result, error) {
 	need, busy := bundle.IsBusy(err)
 	if err != nil && !isDown(err) && !s.forgotten {
-		r.changes.resume(s.name, s.changed) // it is not applied yet, however long runs take
+		r.changes.Resume(s.Name, s.changed) // it is not applied yet, however long runs take
 	}
 	switch {
 	case err == nil:
 		return result, nil
 	case busy: // other bundles are in memory; meanwhile this run keeps no worker
-		r.drifts.resume(s.name, s.drifted)
-		return reconcile.Result{RequeueAfter: s.state.putOff(need), Priority: new(dispatch.PriorityRetry)}, nil
+		r.drifts.Resume(s.Name, s.drifted)
+		return reconcile.Result{RequeueAfter: s.State.PutOff(need), Priority: new(dispatch.PriorityRetry)}, nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", r.timeout, err) // tried again, later
 	case ctx.Err() != nil:
@@ -170,13 +171,13 @@ func (r *reconciler) settle(
 // forget drops everything in memory about a ManagedResource that is gone or not ours.
 func (r *reconciler) forget(s *scope) {
 	s.forgotten = true
-	s.state.forget()
-	r.tracker.Forget(s.name)
-	r.warnings.Forget(s.name)
-	r.status.forget(s.name)
-	r.interrupted.set(s.name, false)
-	r.lacks.forget(s.name)
-	r.dryRuns.forget(s.name)
-	r.drifts.stop(s.name)
-	r.changes.stop(s.name)
+	s.State.Forget()
+	r.tracker.Forget(s.Name)
+	r.warnings.Forget(s.Name)
+	r.status.forget(s.Name)
+	r.interrupted.Set(s.Name, false)
+	r.lacks.Forget(s.Name)
+	r.dryRuns.Forget(s.Name)
+	r.drifts.Stop(s.Name)
+	r.changes.Stop(s.Name)
 }

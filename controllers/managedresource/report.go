@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -16,8 +17,8 @@ import (
 )
 
 // report counts what a run applied, and writes events about it.
-func (r *recorder) report(s *subject, outcomes []apply.Outcome) {
-	figures := r.metrics.of(s.class.Name)
+func (r *recorder) report(s *run.Subject, outcomes []apply.Outcome) {
+	figures := r.metrics.of(s.Class.Name)
 	failed := uint64(0)
 	for _, o := range outcomes {
 		if o.Unchanged {
@@ -27,23 +28,23 @@ func (r *recorder) report(s *subject, outcomes []apply.Outcome) {
 		if o.Err != nil {
 			counter = figures.applyFailed
 			failed++
-			s.log.V(1).Info("Could not apply", "object", o.Key.String(), "error", o.Err.Error())
+			s.Log.V(1).Info("Could not apply", "object", o.Key.String(), "error", o.Err.Error())
 		}
 		counter.Inc()
 		if len(o.UnknownFields) > 0 {
-			r.unknownFields(s.mr, o.Key, o.UnknownFields)
+			r.unknownFields(s.MR, o.Key, o.UnknownFields)
 		}
 		if len(o.Duplicates) > 0 {
-			r.duplicates(s.mr, o.Key, o.Duplicates)
+			r.duplicates(s.MR, o.Key, o.Duplicates)
 		}
 		if o.Recreated {
-			r.recreated(s.mr, o.Key)
+			r.recreated(s.MR, o.Key)
 		}
 		if o.Err == nil && len(o.TakenBack) > 0 {
-			r.takenBack(s.mr, o)
+			r.takenBack(s.MR, o)
 		}
 	}
-	r.metrics.applyFailed(s.target, failed)
+	r.metrics.applyFailed(s.Target, failed)
 }
 
 // shownUnplaced is how many objects a warning names.
@@ -51,7 +52,7 @@ const shownUnplaced = 10
 
 // warnUnplaced warns of objects that were just applied to the namespace "default" because their manifests name none.
 // Mostly they were meant for another one.
-func (r *recorder) warnUnplaced(s *subject, b *bundle.Bundle, outcomes []apply.Outcome) {
+func (r *recorder) warnUnplaced(s *run.Subject, b *bundle.Bundle, outcomes []apply.Outcome) {
 	unplaced := sets.Set[inventory.Key]{}
 	for _, o := range b.Objects {
 		if key := inventory.KeyOfObject(o.Unstructured); key.Namespace == "" {
@@ -72,7 +73,7 @@ func (r *recorder) warnUnplaced(s *subject, b *bundle.Bundle, outcomes []apply.O
 	if n := len(names) - shownUnplaced; n > 0 {
 		names, more = names[:shownUnplaced], fmt.Sprintf(" and %d more", n)
 	}
-	r.write(s.mr, nil, corev1.EventTypeWarning, eventDefaultNamespace, "Apply",
+	r.write(s.MR, nil, corev1.EventTypeWarning, eventDefaultNamespace, "Apply",
 		"Applied to the namespace default, because the manifests name none: "+strings.Join(names, ", ")+more)
 }
 
@@ -99,11 +100,11 @@ var pruneReasons = map[pruneCause]string{
 }
 
 // cleanCause is why all objects of a ManagedResource are deleted from a target.
-func cleanCause(s *subject) pruneCause {
+func cleanCause(s *run.Subject) pruneCause {
 	switch {
-	case s.mr.DeletionTimestamp != nil:
+	case s.MR.DeletionTimestamp != nil:
 		return causeDeleted
-	case s.decision.Leaving:
+	case s.Decision.Leaving:
 		return causeTransferred
 	default:
 		return causeMoved
@@ -112,22 +113,22 @@ func cleanCause(s *subject) pruneCause {
 
 // reportPruned counts what a run deleted and what it left, and writes events about it. emptiedBy says why no manifest
 // is left; it is called for that cause only.
-func (r *recorder) reportPruned(s *subject, cause pruneCause, outcomes []prune.Outcome, emptiedBy func() string) {
-	figures := r.metrics.of(s.class.Name).pruned[cause]
+func (r *recorder) reportPruned(s *run.Subject, cause pruneCause, outcomes []prune.Outcome, emptiedBy func() string) {
+	figures := r.metrics.of(s.Class.Name).pruned[cause]
 	var deleted []prune.Outcome
 	failed := uint64(0)
 	released := map[string][]resourcesv1alpha1.ObjectReference{} // by reason
 	for _, o := range outcomes {
 		if len(o.Finalized) > 0 {
-			s.log.Info("Took the finalizers off an object", "object", o.Key.String(), "finalizers", o.Finalized)
-			r.finalized(s.mr, o)
+			s.Log.Info("Took the finalizers off an object", "object", o.Key.String(), "finalizers", o.Finalized)
+			r.finalized(s.MR, o)
 		}
 		if o.Claims > 0 {
-			s.log.Info("Deleted PersistentVolumeClaims of a StatefulSet", "object", o.Key.String(), "claims", o.Claims)
+			s.Log.Info("Deleted PersistentVolumeClaims of a StatefulSet", "object", o.Key.String(), "claims", o.Claims)
 		}
 		if o.Deleted {
 			deleted = append(deleted, o)
-			s.log.Info("Deleted an object", "object", o.Key.String(), "uid", o.Ref.UID, "cause", cause)
+			s.Log.Info("Deleted an object", "object", o.Key.String(), "uid", o.Ref.UID, "cause", cause)
 		}
 		switch {
 		case o.Err != nil:
@@ -137,33 +138,33 @@ func (r *recorder) reportPruned(s *subject, cause pruneCause, outcomes []prune.O
 			figures.deleted.Inc()
 		case o.Result == prune.Kept:
 			figures.kept.Inc()
-			s.log.Info("Left an object in the target", "object", o.Key.String(), "reason", o.Reason)
+			s.Log.Info("Left an object in the target", "object", o.Key.String(), "reason", o.Reason)
 			if o.Released {
 				released[o.Reason] = append(released[o.Reason], o.Ref)
 			}
 		}
 	}
-	r.metrics.pruneFailed(s.target, failed)
+	r.metrics.pruneFailed(s.Target, failed)
 	for _, why := range sortedKeys(released) {
-		r.released(s.mr, why, released[why])
+		r.released(s.MR, why, released[why])
 	}
 	if len(deleted) == 0 {
 		return
 	}
-	r.pruned(s.mr, cause, deleted)
+	r.pruned(s.MR, cause, deleted)
 	if cause == causeEmptied {
 		why := emptiedBy()
-		r.allPruned(s.mr, deleted, len(outcomes), why)
-		s.log.Info("No manifest is left", "objects", len(outcomes), "deleted", len(deleted), "why", why)
+		r.allPruned(s.MR, deleted, len(outcomes), why)
+		s.Log.Info("No manifest is left", "objects", len(outcomes), "deleted", len(deleted), "why", why)
 	}
 }
 
 // left says of all that is in the inventory that it stays in the target: in the log of each object, for an event holds
 // few.
-func (r *recorder) left(s *subject, why string) {
-	r.released(s.mr, why, s.mr.Status.Resources)
-	for _, ref := range s.mr.Status.Resources {
-		s.log.Info("Left an object in the target", "object", inventory.KeyOf(ref).String(), "reason", why)
+func (r *recorder) left(s *run.Subject, why string) {
+	r.released(s.MR, why, s.MR.Status.Resources)
+	for _, ref := range s.MR.Status.Resources {
+		s.Log.Info("Left an object in the target", "object", inventory.KeyOf(ref).String(), "reason", why)
 	}
 }
 

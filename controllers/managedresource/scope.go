@@ -13,6 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -25,7 +26,7 @@ const busyRetry = 50 * time.Millisecond
 // scope is one run over one ManagedResource: what it is about, and what its phases found out. Only the goroutine of the
 // run uses it. Later fields are set by later phases.
 type scope struct {
-	subject
+	run.Subject
 	request    dispatch.Request
 	syncPeriod time.Duration
 	forgotten  bool // nothing is to be remembered
@@ -89,14 +90,14 @@ func endWith(r reconcile.Result, err error) (bool, reconcile.Result, error) { re
 
 // succeed notes that an input was applied.
 func (s *scope) succeed(input string) {
-	s.state.succeeded(input)
+	s.State.Succeeded(input)
 	s.concluded = true
 }
 
 // fail notes that the run failed, and is the result of one that is tried again after a pause.
 func (s *scope) fail(input string) reconcile.Result {
 	s.concluded = true
-	return reconcile.Result{RequeueAfter: s.state.failed(input, s.clock.Now()), Priority: new(dispatch.PriorityRetry)}
+	return reconcile.Result{RequeueAfter: s.State.Failed(input, s.Clock.Now()), Priority: new(dispatch.PriorityRetry)}
 }
 
 // resync is the result of a run with nothing left to do: the safety net, with a tenth of jitter either way.
@@ -108,8 +109,8 @@ func (s *scope) resync() reconcile.Result {
 // settled is the result of a run that leaves things as the verdict shows them: resync, or another look when the watches
 // should have shown the last writes.
 func (s *scope) settled() reconcile.Result {
-	result, now := s.resync(), s.clock.Now()
-	if _, until := s.state.contested(now); !until.IsZero() {
+	result, now := s.resync(), s.Clock.Now()
+	if _, until := s.State.Contested(now); !until.IsZero() {
 		result = sooner(result, until.Sub(now)+time.Second)
 	}
 	if s.explained {
@@ -120,7 +121,7 @@ func (s *scope) settled() reconcile.Result {
 	case v.Unseen > 0:
 		return sooner(result, tracker.UnseenGrace+time.Second)
 	case !v.Synced || v.PodsUnknown: // the sync is an event; that it takes too long is none
-		if blind := s.state.blindFor(true, now); blind < syncGrace {
+		if blind := s.State.BlindFor(true, now); blind < syncGrace {
 			return sooner(result, syncGrace-blind)
 		}
 		return result
@@ -134,7 +135,7 @@ func (s *scope) settled() reconcile.Result {
 // withDrift is a result with a look at each object that drifted as soon as it may be corrected. Objects that never were
 // right wait for the next attempt at everything, and so do those that the run failed at.
 func (s *scope) withDrift(result reconcile.Result, failures ...apply.Outcome) reconcile.Result {
-	now := s.clock.Now()
+	now := s.Clock.Now()
 	for _, key := range slices.Concat(s.compared.Drifted, s.compared.Lost) {
 		if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return o.Key == key }) {
 			result = forDrift(result, s.correctable(key, now))
@@ -145,7 +146,7 @@ func (s *scope) withDrift(result reconcile.Result, failures ...apply.Outcome) re
 
 // correctable is how long to wait before an object that drifted is looked at again.
 func (s *scope) correctable(key inventory.Key, now time.Time) time.Duration {
-	return max(s.state.mayCorrect(key, now), s.state.left(key, now), busyRetry)
+	return max(s.State.MayCorrect(key, now), s.State.Left(key, now), busyRetry)
 }
 
 // forDrift is a result with a look at drift after some time, if that is sooner.

@@ -3,7 +3,6 @@ package managedresource
 import (
 	"context"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +12,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
 	"github.com/trellis-hub/trellis/engine/apply"
@@ -20,14 +20,11 @@ import (
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
-// ownerGrace is how long the owner of a shared object has to bring it back before another one that lists it does.
-const ownerGrace = 10 * time.Second
-
 // sharers are the other ManagedResources that may have a say in the objects of one, in one cluster.
 type sharers struct {
 	index     *sharing.Index
 	classes   map[string]*assignment.Class
-	subject   *subject
+	subject   *run.Subject
 	locations []sharing.Location
 	// verified takes those of other namespaces that were verified; possible also those that may be yet, in the beginning
 	// of a term.
@@ -41,21 +38,21 @@ type neighbours struct {
 }
 
 // of finds the other ManagedResources that count in the cluster which one is bound to.
-func (n *neighbours) of(ctx context.Context, s *subject) *sharers {
-	return n.in(ctx, s, s.boundUID(), s.target)
+func (n *neighbours) of(ctx context.Context, s *run.Subject) *sharers {
+	return n.in(ctx, s, s.BoundUID(), s.Target)
 }
 
 // in finds those that count in the cluster with a UID that is reached through a target. Those that a Gardener
 // resource manager left to this hub, and that were not reconciled yet, count by their namespace: their objects are
 // where those of their neighbours are.
-func (n *neighbours) in(ctx context.Context, s *subject, uid types.UID, through clustercache.ClusterKey) *sharers {
+func (n *neighbours) in(ctx context.Context, s *run.Subject, uid types.UID, through clustercache.ClusterKey) *sharers {
 	access := func(namespace string) assignment.Access {
 		return n.assigner.AccessTo(ctx, namespace, uid, through)
 	}
 	return &sharers{
 		index: n.index, classes: n.assigner.Classes, subject: s,
 		locations: []sharing.Location{
-			sharing.Cluster(uid), sharing.Unbound{Namespace: s.name.Namespace, Finalizer: s.class.Finalizer},
+			sharing.Cluster(uid), sharing.Unbound{Namespace: s.Name.Namespace, Finalizer: s.Class.Finalizer},
 		},
 		verified: func(namespace string) bool { return access(namespace) == assignment.HasAccess },
 		possible: func(namespace string) bool { return access(namespace) != assignment.NoAccess },
@@ -77,7 +74,7 @@ func (sh *sharers) undecided(key inventory.Key) bool {
 
 func (sh *sharers) find(key inventory.Key, by sharing.Verifier) (others []types.NamespacedName) {
 	for _, location := range sh.locations {
-		others = append(others, sh.index.Others(location, key, sh.subject.name, by)...)
+		others = append(others, sh.index.Others(location, key, sh.subject.Name, by)...)
 	}
 	return others
 }
@@ -86,8 +83,8 @@ func (sh *sharers) find(key inventory.Key, by sharing.Verifier) (others []types.
 // ManagedResources of other namespaces are not named.
 func (sh *sharers) any(match func(inventory.Key) bool) string {
 	for _, location := range sh.locations {
-		if _, by, found := sh.index.Any(location, sh.subject.name, sh.possible, match); found {
-			if by.Namespace != sh.subject.name.Namespace {
+		if _, by, found := sh.index.Any(location, sh.subject.Name, sh.possible, match); found {
+			if by.Namespace != sh.subject.Name.Namespace {
 				return "a ManagedResource of another namespace"
 			}
 			return "ManagedResource " + by.String()
@@ -101,7 +98,7 @@ func (sh *sharers) any(match func(inventory.Key) bool) string {
 // nothing, and neither does one that does not count.
 func (sh *sharers) ownerOf(key inventory.Key, live metav1.Object) (owner types.NamespacedName, owned bool) {
 	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
-	if origin == "" || origin == sh.subject.origin() {
+	if origin == "" || origin == sh.subject.Origin() {
 		return owner, false
 	}
 	for _, other := range sh.owners(key) {
@@ -141,15 +138,15 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 		return sh.any(match)
 	}
 	return prune.Policy{
-		Origin: s.origin(), FieldManager: o.applier.FieldManager, Parallel: o.applier.Parallel, Clock: s.clock,
-		KeepGarbageCollectable:       o.keepGarbageCollectable != nil && o.keepGarbageCollectable(s.target),
-		DeletePersistentVolumeClaims: ptr.Deref(s.mr.Spec.DeletePersistentVolumeClaims, false),
+		Origin: s.Origin(), FieldManager: o.applier.FieldManager, Parallel: o.applier.Parallel, Clock: s.Clock,
+		KeepGarbageCollectable:       o.keepGarbageCollectable != nil && o.keepGarbageCollectable(s.Target),
+		DeletePersistentVolumeClaims: ptr.Deref(s.MR.Spec.DeletePersistentVolumeClaims, false),
 		Undecided:                    sh.undecided,
 		ListedByOther:                func(k inventory.Key) bool { return len(sh.of(k)) > 0 },
-		Disclaim:                     func(k inventory.Key) { sh.index.Decline(s.name, k) },
+		Disclaim:                     func(k inventory.Key) { sh.index.Decline(s.Name, k) },
 		Wanted:                       wanted.Has,
 		GiveUp: func(k inventory.Key) bool {
-			return sh.index.GiveUp(s.name, k, sh.verified, sh.locations...)
+			return sh.index.GiveUp(s.Name, k, sh.verified, sh.locations...)
 		},
 		HolderIn: func(namespace string) string {
 			return holder(func(k inventory.Key) bool { return k.Namespace == namespace })
@@ -168,7 +165,7 @@ func (o *objects) yield(
 	ctx context.Context, sh *sharers, before []resourcesv1alpha1.ObjectReference, all []apply.Intent,
 ) map[inventory.Key]apply.Outcome {
 	s := sh.subject
-	known, were, now := inventory.Index(before), s.state.yields, s.clock.Now()
+	known, were, now := inventory.Index(before), s.State.Yields, s.Clock.Now()
 	var shared []apply.Intent
 	for _, in := range all {
 		if ref := known[in.Key]; ref != nil && ref.UID != "" && len(sh.owners(in.Key)) > 0 {
@@ -177,12 +174,12 @@ func (o *objects) yield(
 	}
 	yields := map[inventory.Key]types.NamespacedName{}
 	outcomes := map[inventory.Key]apply.Outcome{}
-	for i, head := range o.heads(ctx, s.access, shared) {
+	for i, head := range o.heads(ctx, s.Access, shared) {
 		key := shared[i].Key
 		switch {
 		case head.absent():
 			// Its owner has time to bring it back; after that, corrections do.
-			if owner, left := were[key]; left && s.state.leaveTo(key, now) > 0 {
+			if owner, left := were[key]; left && s.State.LeaveTo(key, now) > 0 {
 				yields[key] = owner
 				outcomes[key] = apply.Outcome{Key: key, UID: known[key].UID, Unchanged: true}
 			}
@@ -203,6 +200,6 @@ func (o *objects) yield(
 			}
 		}
 	}
-	s.state.yield(yields)
+	s.State.Yield(yields)
 	return outcomes
 }

@@ -25,19 +25,19 @@ func restarted(t *testing.T) *restarting {
 	t.Helper()
 	j := judged(t)
 	j.shown()
-	states, complete := j.tracker.AcceptedStates(j.work.name)
+	states, complete := j.tracker.AcceptedStates(j.work.Name)
 	j.Expect(complete).To(BeTrue())
-	j.work.class = &assignment.Class{Finalizer: "trellis"}
-	j.work.mr.Finalizers = []string{"trellis"}
-	j.work.mr.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: appliedInput,
+	j.work.Class = &assignment.Class{Finalizer: "trellis"}
+	j.work.MR.Finalizers = []string{"trellis"}
+	j.work.MR.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: appliedInput,
 		Fingerprint: tracker.Fingerprint(states)}.String()
-	j.Expect(j.server.Update(j.ctx, j.work.mr)).To(Succeed())
-	refs := j.work.mr.Status.Resources
-	j.tracker.Forget(j.work.name)
-	j.work.state.forget()
+	j.Expect(j.server.Update(j.ctx, j.work.MR)).To(Succeed())
+	refs := j.work.MR.Status.Resources
+	j.tracker.Forget(j.work.Name)
+	j.work.State.Forget()
 	j.track(refs...)
-	for name := range j.clusters.Watches(j.work.target) {
-		j.clusters.Sync(j.work.target, name, false)
+	for name := range j.clusters.Watches(j.work.Target) {
+		j.clusters.Sync(j.work.Target, name, false)
 	}
 	return &restarting{judging: j, since: j.clock.Now()}
 }
@@ -45,7 +45,7 @@ func restarted(t *testing.T) *restarting {
 // start is a look at it. done is false if it is to be applied.
 func (j *restarting) start() (done bool, next time.Duration) {
 	j.t.Helper()
-	j.work.status, _ = j.clusters.GetStatus(j.work.target)
+	j.work.status, _ = j.clusters.GetStatus(j.work.Target)
 	j.work.status.Since = j.since
 	j.work.input, j.work.current = appliedInput, true
 	done, result, err := j.compare(j.ctx, j.work)
@@ -73,15 +73,15 @@ func TestStartWaitsForListsThatTakeLong(t *testing.T) {
 	j.shown()
 	done, _ := j.start()
 	j.Expect(done).To(BeTrue())
-	_, complete := j.tracker.AcceptedStates(j.work.name)
+	_, complete := j.tracker.AcceptedStates(j.work.Name)
 	j.Expect(complete).To(BeTrue(), "it is known to be as it was noted")
 }
 
 // After a while it is said what is waited for, and it is waited for all the same.
 func TestStartSaysWhatIsNotListed(t *testing.T) {
 	j := restarted(t)
-	j.clusters.Put(j.work.target, "Deployment.v1.apps", j.deployment("10", "True"))
-	j.clusters.Sync(j.work.target, "Deployment.v1.apps", true)
+	j.clusters.Put(j.work.Target, "Deployment.v1.apps", j.deployment("10", "True"))
+	j.clusters.Sync(j.work.Target, "Deployment.v1.apps", true)
 	j.expectWait(syncGrace)
 	for said := time.Duration(0); said < startGrace; said += syncGrace {
 		j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
@@ -97,11 +97,11 @@ func TestStartDoesNotWait(t *testing.T) {
 	for name, happens := range map[string]func(*restarting){
 		"for ever": func(j *restarting) { j.clock.Step(listGrace) },
 		"for a watch that fails, which will not list soon": func(j *restarting) {
-			j.clusters.Fail(j.work.target, "ConfigMap.v1", errors.New("forbidden"))
+			j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden"))
 		},
 		"for other kinds if something was deleted meanwhile": func(j *restarting) {
-			j.clusters.Delete(j.work.target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
-			j.clusters.Sync(j.work.target, "ConfigMap.v1", true)
+			j.clusters.Delete(j.work.Target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
+			j.clusters.Sync(j.work.Target, "ConfigMap.v1", true)
 			j.clock.Step(syncGrace)
 		},
 	} {

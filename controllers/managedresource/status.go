@@ -18,6 +18,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
@@ -48,87 +49,87 @@ func newStatusWriter(s *store.Store, c clock.PassiveClock) *statusWriter {
 func (w *statusWriter) forget(name types.NamespacedName) { w.pace.Forget(name) }
 
 // write patches the status if change makes a difference.
-func (w *statusWriter) write(ctx context.Context, s *subject, change func(*draft)) error {
+func (w *statusWriter) write(ctx context.Context, s *run.Subject, change func(*draft)) error {
 	base, _ := w.change(s, change)
-	if equalStatus(&base.Status, &s.mr.Status) {
+	if equalStatus(&base.Status, &s.MR.Status) {
 		return nil
 	}
-	return w.store.Patch(ctx, base, s.mr, true)
+	return w.store.Patch(ctx, base, s.MR, true)
 }
 
 // change changes the status and what follows from it, and returns the ManagedResource as it was. Nothing of a status is
 // changed in its place.
-func (w *statusWriter) change(s *subject, change func(*draft)) (
+func (w *statusWriter) change(s *run.Subject, change func(*draft)) (
 	base *resourcesv1alpha1.ManagedResource, d *draft,
 ) {
-	base = new(*s.mr)
-	d = &draft{ManagedResourceStatus: &s.mr.Status, now: w.clock.Now()}
+	base = new(*s.MR)
+	d = &draft{ManagedResourceStatus: &s.MR.Status, now: w.clock.Now()}
 	change(d)
-	by, _ := s.state.contested(d.now)
+	by, _ := s.State.Contested(d.now)
 	d.contested(by)
 	if len(d.Conditions) > 0 {
-		d.set(resourcesv1alpha1.ConditionReady, conditions.Ready(d.Conditions, s.mr.Generation, d.ObservedGeneration))
+		d.set(resourcesv1alpha1.ConditionReady, conditions.Ready(d.Conditions, s.MR.Generation, d.ObservedGeneration))
 	}
 	return base, d
 }
 
 // writeOutage writes that a target cannot be asked, at the rate of such writes. A ManagedResource whose last change was
 // not applied yet, such as a new one, does not wait.
-func (w *statusWriter) writeOutage(ctx context.Context, s *subject, change func(*draft)) (reconcile.Result, error) {
+func (w *statusWriter) writeOutage(ctx context.Context, s *run.Subject, change func(*draft)) (reconcile.Result, error) {
 	base, _ := w.change(s, change)
-	if equalStatus(&base.Status, &s.mr.Status) {
+	if equalStatus(&base.Status, &s.MR.Status) {
 		return reconcile.Result{}, nil
 	}
-	if s.mr.Generation == s.mr.Status.ObservedGeneration {
-		if wait := w.pace.Delay(s.name, w.clock.Now()); wait > 0 {
-			s.mr = base
+	if s.MR.Generation == s.MR.Status.ObservedGeneration {
+		if wait := w.pace.Delay(s.Name, w.clock.Now()); wait > 0 {
+			s.MR = base
 			return reconcile.Result{RequeueAfter: wait, Priority: new(dispatch.PriorityResync)}, nil
 		}
 	}
 	return reconcile.Result{}, w.writePaced(ctx, s, base)
 }
 
-func (w *statusWriter) writePaced(ctx context.Context, s *subject, base *resourcesv1alpha1.ManagedResource) error {
-	if err := w.store.Patch(ctx, base, s.mr, true); err != nil {
+func (w *statusWriter) writePaced(ctx context.Context, s *run.Subject, base *resourcesv1alpha1.ManagedResource) error {
+	if err := w.store.Patch(ctx, base, s.MR, true); err != nil {
 		return err
 	}
-	w.pace.Written(s.name, w.clock.Now())
+	w.pace.Written(s.Name, w.clock.Now())
 	return nil
 }
 
 // writeHealth is write for changes that nothing but the target's own events brought. wait is when to try again if it is
 // too soon to write; nothing is written then, and nothing is lost: the next run finds what there is to say.
-func (w *statusWriter) writeHealth(ctx context.Context, s *subject, change func(*draft)) (wait time.Duration, err error) {
+func (w *statusWriter) writeHealth(ctx context.Context, s *run.Subject, change func(*draft)) (wait time.Duration, err error) {
 	base, d := w.change(s, change)
-	before, after, now := &base.Status, &s.mr.Status, w.clock.Now()
+	before, after, now := &base.Status, &s.MR.Status, w.clock.Now()
 	if equalStatus(before, after) {
 		return 0, nil
 	}
-	pause, turned := debounceText, turned(before, after)
+	pause, turned := run.DebounceText, turned(before, after)
 	switch {
 	case !equalStatus(withoutHealth(before), withoutHealth(after)): // there is more to it
 		pause, turned = 0, false
 	case turned:
-		pause = debounceStatus
+		pause = run.DebounceStatus
 	case d.reading: // a moment later there is more to say, and maybe only what was said before
-		s.mr = base
+		s.MR = base
 		return notes.Deadline, nil
 	}
 	blind := pause > 0 && blinded(before, after)
 	if blind {
-		wait = w.pace.Delay(s.name, now)
+		wait = w.pace.Delay(s.Name, now)
 	}
 	if wait == 0 {
-		wait = s.state.debounce(pause, turned, now)
+		wait = s.State.Debounce(pause, turned, now)
 	}
 	switch {
 	case wait > 0:
-		s.mr = base
+		s.MR = base
 		return wait, nil
 	case blind:
 		return 0, w.writePaced(ctx, s, base)
 	}
-	return 0, w.store.Patch(ctx, base, s.mr, true)
+	return 0, w.store.Patch(ctx, base, s.MR, true)
 }
 
 // aboutHealth are the conditions that change with what the target does on its own.

@@ -16,6 +16,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/prune"
@@ -116,23 +117,23 @@ func (t *targets) is(key clustercache.ClusterKey, uid types.UID) error {
 
 // ofObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance
 // left behind, it is the target that the ManagedResource belongs to.
-func (t *targets) ofObjects(ctx context.Context, s *subject, assigner *assignment.Assigner) (
+func (t *targets) ofObjects(ctx context.Context, s *run.Subject, assigner *assignment.Assigner) (
 	key clustercache.ClusterKey, status clustercache.Status, registered bool, err error,
 ) {
-	away := clustercache.Status{State: clustercache.StateDisconnected, Message: s.decision.Message}
-	bound := s.boundUID()
+	away := clustercache.Status{State: clustercache.StateDisconnected, Message: s.Decision.Message}
+	bound := s.BoundUID()
 	if bound == "" {
-		if !s.decision.HasTarget {
+		if !s.Decision.HasTarget {
 			// Nothing says where the objects are, and an ambiguity may be resolved yet.
-			if s.decision.Reason == resourcesv1alpha1.ReasonTargetAmbiguous {
+			if s.Decision.Reason == resourcesv1alpha1.ReasonTargetAmbiguous {
 				return key, away, true, nil
 			}
 			return key, status, false, nil
 		}
-		status, registered = t.clusters.GetStatus(s.target)
-		return s.target, status, registered, nil
+		status, registered = t.clusters.GetStatus(s.Target)
+		return s.Target, status, registered, nil
 	}
-	key, found, err := assigner.FindUID(ctx, s.class, s.name.Namespace, bound)
+	key, found, err := assigner.FindUID(ctx, s.Class, s.Name.Namespace, bound)
 	if err != nil {
 		return key, status, false, err
 	}
@@ -140,39 +141,39 @@ func (t *targets) ofObjects(ctx context.Context, s *subject, assigner *assignmen
 		status, _ = t.clusters.GetStatus(key)
 		return key, status, true, nil
 	}
-	if !s.decision.HasTarget {
+	if !s.Decision.HasTarget {
 		// A fixed target is still there for the operator when a namespace is not selected any longer: the operator has
 		// to correct that.
-		if may, err := assigner.FixedMayBe(ctx, s.class, bound); err != nil || may {
+		if may, err := assigner.FixedMayBe(ctx, s.Class, bound); err != nil || may {
 			return clustercache.ClusterKey{}, away, may, err
 		}
 		return key, status, false, nil
 	}
 	// A registration that does not show its cluster at present may be the one: not dialled yet, down, or refused.
-	status, registered = t.clusters.GetStatus(s.target)
+	status, registered = t.clusters.GetStatus(s.Target)
 	if registered && status.State != clustercache.StateConnected {
-		return s.target, status, true, nil
+		return s.Target, status, true, nil
 	}
 	return key, clustercache.Status{}, false, nil
 }
 
 // lost reports whether a run failed because its target went away, by the errors of its calls. Then nothing is said
 // about the objects: what was applied stays applied, as far as is known.
-func (t *targets) lost(ctx context.Context, s *subject, failures []apply.Outcome, pending []prune.Outcome) bool {
+func (t *targets) lost(ctx context.Context, s *run.Subject, failures []apply.Outcome, pending []prune.Outcome) bool {
 	if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return isUnanswered(o.Err) }) &&
 		!slices.ContainsFunc(pending, func(o prune.Outcome) bool { return o.Err != nil && isUnanswered(o.Err) }) {
-		s.state.noAnswer = false
+		s.State.NoAnswer = false
 		return false
 	}
-	status, _ := t.clusters.GetStatus(s.target)
+	status, _ := t.clusters.GetStatus(s.Target)
 	if status.State != clustercache.StateConnected ||
-		t.clusters.GetHealthCheckingState(ctx, s.target).ConsecutiveFailures > 0 {
+		t.clusters.GetHealthCheckingState(ctx, s.Target).ConsecutiveFailures > 0 {
 		return true
 	}
 	// Calls fail before a probe finds out. It will have by the next run, and then the failures are reported if it is
 	// not that.
-	first := !s.state.noAnswer
-	s.state.noAnswer = true
+	first := !s.State.NoAnswer
+	s.State.NoAnswer = true
 	return first
 }
 

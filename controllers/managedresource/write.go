@@ -22,9 +22,9 @@ func (r *reconciler) read(ctx context.Context, s *scope) (bool, reconcile.Result
 	var input string
 	var err error
 	if len(s.todo) > 0 {
-		s.bundle, input, err = r.content.recall(ctx, &s.subject, s.input)
+		s.bundle, input, err = r.content.recall(ctx, &s.Subject, s.input)
 	} else {
-		s.bundle, input, err = r.content.read(ctx, &s.subject)
+		s.bundle, input, err = r.content.read(ctx, &s.Subject)
 	}
 	if isContentError(err) {
 		return endWith(r.health.cannotRead(ctx, s, r.content, err))
@@ -42,7 +42,7 @@ func (r *reconciler) read(ctx context.Context, s *scope) (bool, reconcile.Result
 // connect gets the clients of the target.
 func (r *reconciler) connect(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	var err error
-	s.access, err = r.targets.access(ctx, s.target, s.status.UID)
+	s.Access, err = r.targets.access(ctx, s.Target, s.status.UID)
 	if !isDown(err) || len(s.todo) > 0 {
 		return err != nil, reconcile.Result{}, err
 	}
@@ -56,7 +56,7 @@ func (r *reconciler) connect(ctx context.Context, s *scope) (bool, reconcile.Res
 // planObjects finds out what the bundle means for the target.
 func (r *reconciler) planObjects(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	var err error
-	s.plan, err = newPlan(ctx, &s.subject, r.content.managedBy, s.bundle, s.access, s.todo...)
+	s.plan, err = newPlan(ctx, &s.Subject, r.content.managedBy, s.bundle, s.Access, s.todo...)
 	if isContentError(err) {
 		return endWith(r.health.cannotRead(ctx, s, r.content, err))
 	}
@@ -65,29 +65,29 @@ func (r *reconciler) planObjects(ctx context.Context, s *scope) (bool, reconcile
 
 // mark writes the finalizer and the UID of the target, in one patch, before the first write to the target.
 func (r *reconciler) mark(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	if s.marked() && s.boundUID() == s.status.UID {
+	if s.Marked() && s.BoundUID() == s.status.UID {
 		return goOn()
 	}
-	base := s.mr.DeepCopy()
-	if !s.marked() {
-		s.mr.Finalizers = append(s.mr.Finalizers, s.class.Finalizer)
+	base := s.MR.DeepCopy()
+	if !s.Marked() {
+		s.MR.Finalizers = append(s.MR.Finalizers, s.Class.Finalizer)
 	}
-	if s.mr.Annotations == nil {
-		s.mr.Annotations = map[string]string{}
+	if s.MR.Annotations == nil {
+		s.MR.Annotations = map[string]string{}
 	}
-	s.mr.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(s.status.UID)
-	err := r.store.Patch(ctx, base, s.mr, false)
+	s.MR.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(s.status.UID)
+	err := r.store.Patch(ctx, base, s.MR, false)
 	return err != nil, reconcile.Result{}, err
 }
 
 // storeInventory writes ahead which objects may exist from now on, and has them watched. It says in the conditions that
 // the content changed; if a run has failed with the same content, that was said, and more is known by now.
 func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	s.before = s.mr.Status.Resources
-	s.listed = s.book()
+	s.before = s.MR.Status.Resources
+	s.listed = s.Book()
 	s.old, s.released = s.plan.leaving(s.listed, s.before)
 	if len(s.old)+len(s.released) > 0 {
-		torn, err := r.content.torn(ctx, &s.subject, s.input)
+		torn, err := r.content.torn(ctx, &s.Subject, s.input)
 		if err != nil {
 			return end(err)
 		}
@@ -97,16 +97,16 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 	}
 	ahead := inventory.Union(s.before, s.listed.Inherit(s.plan.entries()))
 	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
-		return endWith(s.fail(s.input), r.status.write(ctx, &s.subject, func(d *draft) {
+		return endWith(s.fail(s.input), r.status.write(ctx, &s.Subject, func(d *draft) {
 			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
 				resourcesv1alpha1.ReasonInventoryTooLarge, inventoryTooLarge(len(ahead), len(size)))
 		}))
 	}
-	r.neighbours.index.Keep(s.name)
+	r.neighbours.index.Keep(s.Name)
 	changed := !slices.EqualFunc(s.before, s.plan.entries(), sameEntry) ||
-		ptr.Deref(s.mr.Status.SecretsDataChecksum, "") != s.plan.checksum
-	again := s.state.failedWith(s.input)
-	err := r.status.write(ctx, &s.subject, func(d *draft) {
+		ptr.Deref(s.MR.Status.SecretsDataChecksum, "") != s.plan.checksum
+	again := s.State.FailedWith(s.input)
+	err := r.status.write(ctx, &s.Subject, func(d *draft) {
 		d.Resources = ahead
 		d.answersAgain()
 		if changed && !again {
@@ -116,7 +116,7 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 	if err != nil {
 		return end(err)
 	}
-	if err := r.tracker.Track(ctx, s.name, s.target, ahead, exact(s.mr)); err != nil {
+	if err := r.tracker.Track(ctx, s.Name, s.Target, ahead, exact(s.MR)); err != nil {
 		return end(err)
 	}
 	return goOn()
@@ -135,18 +135,18 @@ func (r *reconciler) write(ctx context.Context, s *scope) (bool, reconcile.Resul
 	var pruning prune.Target
 	if prunes {
 		var err error
-		if pruning, err = r.targets.pruneAccess(ctx, s.target, s.status.UID, s.access); err != nil {
+		if pruning, err = r.targets.pruneAccess(ctx, s.Target, s.status.UID, s.Access); err != nil {
 			return end(err)
 		}
 	}
-	r.objects.noteAutoscalers(ctx, &s.subject, s.access, s.plan.prepared(), false)
+	r.objects.noteAutoscalers(ctx, &s.Subject, s.Access, s.plan.prepared(), false)
 	intents := s.plan.intents(s.listed)
 	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
 	defer cancel()
-	compared, right := r.objects.begin(&s.subject)
+	compared, right := r.objects.begin(&s.Subject)
 	s.compared, s.present = compared, compared.Observed
-	defer r.tracker.End(s.name) // after a panic, too
-	sharers := r.neighbours.of(ctx, &s.subject)
+	defer r.tracker.End(s.Name) // after a panic, too
+	sharers := r.neighbours.of(ctx, &s.Subject)
 	yields := r.objects.yield(calls, sharers, s.before, intents)
 	if prunes {
 		policy := r.objects.prunePolicy(sharers, s.plan.entries())
@@ -154,12 +154,12 @@ func (r *reconciler) write(ctx context.Context, s *scope) (bool, reconcile.Resul
 		inventory.Sort(policy.Released)
 		s.pruned = prune.Objects(calls, pruning, s.old, policy)
 	}
-	s.kept = r.objects.release(calls, &s.subject, s.released)
-	s.applied = r.objects.applyChanged(calls, &s.subject, intents, right, yields)
-	r.tracker.End(s.name)
+	s.kept = r.objects.release(calls, &s.Subject, s.released)
+	s.applied = r.objects.applyChanged(calls, &s.Subject, intents, right, yields)
+	r.tracker.End(s.Name)
 	if err := ctx.Err(); err != nil {
 		return end(err)
 	}
-	explainNamespaces(calls, s.access, s.applied)
+	explainNamespaces(calls, s.Access, s.applied)
 	return goOn()
 }

@@ -1,4 +1,4 @@
-package managedresource
+package run
 
 import (
 	"maps"
@@ -22,41 +22,41 @@ import (
 // that is read again and again although nothing is wrong waits for 2 s at most: the next change may be drift. A run
 // that finds no memory for its bundle is tried again after about a second, doubled up to 8 s.
 const (
-	retryFirst = time.Second
+	RetryFirst = time.Second
 	retryLast  = 5 * time.Minute
 
 	putOffFirst = time.Second
 	putOffLast  = 8 * time.Second
 
 	driftFree   = 5
-	driftFirst  = time.Second
+	DriftFirst  = time.Second
 	driftLast   = time.Minute
 	driftMemory = 10 * time.Minute
 	lookLast    = 2 * time.Second
 )
 
-// state is what is remembered of a ManagedResource between runs. It belongs to the worker that has the ManagedResource
+// State is what is remembered of a ManagedResource between runs. It belongs to the worker that has the ManagedResource
 // in hand, so it needs no lock. All of it may be lost: the zero value is that of a ManagedResource nothing is known of.
-type state struct {
+type State struct {
 	// What was applied.
-	input     string                                 // applied as far as it is ours to apply; empty if not all of it was
-	last      *conditions.Condition                  // the result of the last run of everything
+	Input     string                                 // applied as far as it is ours to apply; empty if not all of it was
+	Last      *conditions.Condition                  // the result of the last run of everything
 	appliedAt time.Time                              // everything, right or not; zero if not since the start
-	noteDue   time.Time                              // when the applied annotation is to be written; zero if it is
-	yields    map[inventory.Key]types.NamespacedName // objects that were left to another ManagedResource
+	NoteDue   time.Time                              // when the applied annotation is to be written; zero if it is
+	Yields    map[inventory.Key]types.NamespacedName // objects that were left to another ManagedResource
 	absent    map[inventory.Key]time.Time            // since when such an object is gone
-	rewinds   int64                                  // of the target, as of the last run
+	Rewinds   int64                                  // of the target, as of the last run
 
 	// What is to be done.
-	demanded bool                   // an apply is asked for, whether or not anything changed
-	awaited  map[inventory.Key]bool // objects that have to go before the next run can succeed
+	Demanded bool                   // an apply is asked for, whether or not anything changed
+	Awaited  map[inventory.Key]bool // objects that have to go before the next run can succeed
 
 	// Failures.
 	failedInput string
 	failures    int
 	retryAt     time.Time
-	noAnswer    bool        // to some call of the last run
-	needs       bundle.Need // the memory that the last run lacked; zero if it was not put off
+	NoAnswer    bool        // to some call of the last run
+	Needs       bundle.Need // the memory that the last run lacked; zero if it was not put off
 	putOffs     int         // how many runs in a row were put off
 
 	// What the watches showed.
@@ -83,19 +83,19 @@ type corrections struct {
 	next  time.Time
 }
 
-// states hands out the state of each ManagedResource to one worker at a time.
-type states struct {
+// States hands out the state of each ManagedResource to one worker at a time.
+type States struct {
 	mu    sync.Mutex
-	all   map[types.NamespacedName]*state
+	all   map[types.NamespacedName]*State
 	inUse map[types.NamespacedName]bool
 }
 
-func newStates() *states {
-	return &states{all: map[types.NamespacedName]*state{}, inUse: map[types.NamespacedName]bool{}}
+func NewStates() *States {
+	return &States{all: map[types.NamespacedName]*State{}, inUse: map[types.NamespacedName]bool{}}
 }
 
-// take returns the state of a ManagedResource, false if another worker has it. give ends that.
-func (s *states) take(name types.NamespacedName) (*state, bool) {
+// Take returns the state of a ManagedResource, false if another worker has it. give ends that.
+func (s *States) Take(name types.NamespacedName) (*State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inUse[name] {
@@ -104,14 +104,14 @@ func (s *states) take(name types.NamespacedName) (*state, bool) {
 	s.inUse[name] = true
 	st := s.all[name]
 	if st == nil {
-		st = &state{}
+		st = &State{}
 		s.all[name] = st
 	}
 	return st, true
 }
 
-// give has other workers take the state of a ManagedResource. One that was forgotten is dropped.
-func (s *states) give(name types.NamespacedName, forgotten bool) {
+// Give has other workers take the state of a ManagedResource. One that was forgotten is dropped.
+func (s *States) Give(name types.NamespacedName, forgotten bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.inUse, name)
@@ -120,94 +120,100 @@ func (s *states) give(name types.NamespacedName, forgotten bool) {
 	}
 }
 
-// forget has nothing remembered.
-func (s *state) forget() { *s = state{} }
+// Forget has nothing remembered.
+func (s *State) Forget() { *s = State{} }
 
-// succeeded ends a wait and forgets failures: an input was applied.
-func (s *state) succeeded(input string) {
-	s.input = input
-	s.waitsSince, s.demanded, s.failures, s.failedInput, s.awaited = time.Time{}, false, 0, "", nil
+// Succeeded ends a wait and forgets failures: an input was applied.
+func (s *State) Succeeded(input string) {
+	s.Input = input
+	s.waitsSince, s.Demanded, s.failures, s.failedInput, s.Awaited = time.Time{}, false, 0, "", nil
 }
 
-// failed notes a failed run and returns the pause before the next one. Another input starts again. A run that an event
+// Failed notes a failed run and returns the pause before the next one. Another input starts again. A run that an event
 // brought before its time does not make the pause longer: objects that go one by one would make it minutes.
-func (s *state) failed(input string, now time.Time) (pause time.Duration) {
+func (s *State) Failed(input string, now time.Time) (pause time.Duration) {
 	if s.failedInput != input {
 		s.failedInput, s.failures = input, 0
 	}
-	s.input, s.demanded = "", false
+	s.Input, s.Demanded = "", false
 	if s.failures == 0 || !now.Before(s.retryAt) {
-		s.retryAt = now.Add(doubled(retryFirst, retryLast, s.failures))
+		s.retryAt = now.Add(doubled(RetryFirst, retryLast, s.failures))
 		s.failures++
 	}
 	return s.retryAt.Sub(now)
 }
 
-// failedWith reports whether the last run failed with an input.
-func (s *state) failedWith(input string) bool { return s.failures > 0 && s.failedInput == input }
+// FailedWith reports whether the last run failed with an input.
+func (s *State) FailedWith(input string) bool { return s.failures > 0 && s.failedInput == input }
 
-// backoff is the rest of the pause after a failure with the same input.
-func (s *state) backoff(input string, now time.Time) time.Duration {
-	if !s.failedWith(input) || s.demanded {
+// Backoff is the rest of the pause after a failure with the same input.
+func (s *State) Backoff(input string, now time.Time) time.Duration {
+	if !s.FailedWith(input) || s.Demanded {
 		return 0
 	}
 	return max(s.retryAt.Sub(now), 0)
 }
 
-// retryBy has the next attempt after a failed run be made at a time if it is not made before.
-func (s *state) retryBy(at time.Time) {
+// RetryBy has the next attempt after a failed run be made at a time if it is not made before.
+func (s *State) RetryBy(at time.Time) {
 	if s.retryAt.After(at) {
 		s.retryAt = at
 	}
 }
 
-// retryNow has the pause after failures begin again, because what was missing came. A kind is announced a moment before
+// RetryNow has the pause after failures begin again, because what was missing came. A kind is announced a moment before
 // it is served, so the first attempt may come too early.
-func (s *state) retryNow(now time.Time) {
+func (s *State) RetryNow(now time.Time) {
 	if s.failures > 0 {
 		s.retryAt, s.failures = now, 1
 	}
 }
 
-// putOff notes that there was no memory for a bundle, and returns the pause before the next try, which is random, so
+// PutOff notes that there was no memory for a bundle, and returns the pause before the next try, which is random, so
 // that not all are tried at once.
-func (s *state) putOff(n bundle.Need) time.Duration {
+func (s *State) PutOff(n bundle.Need) time.Duration {
 	pause := doubled(putOffFirst, putOffLast, s.putOffs)
-	s.needs = n
+	s.Needs = n
 	s.putOffs++
 	return pause/2 + rand.N(pause)
 }
 
-// keep notes what the Secrets held that were read for an input; nil if that is not kept.
-func (s *state) keep(input string, content *bundle.Kept) { s.content, s.contentInput = content, input }
+// Admitted notes that there was memory for a bundle.
+func (s *State) Admitted() { s.Needs, s.putOffs = bundle.Need{}, 0 }
 
-// kept returns what was noted by keep for an input, nil if it was for another one, or nothing was.
-func (s *state) kept(input string) *bundle.Kept {
+// AppliedAll notes that everything was applied, right or not.
+func (s *State) AppliedAll(now time.Time) { s.appliedAt, s.turns = now, 0 }
+
+// Keep notes what the Secrets held that were read for an input; nil if that is not kept.
+func (s *State) Keep(input string, content *bundle.Kept) { s.content, s.contentInput = content, input }
+
+// Kept returns what was noted by keep for an input, nil if it was for another one, or nothing was.
+func (s *State) Kept(input string) *bundle.Kept {
 	if s.contentInput != input {
 		return nil
 	}
 	return s.content
 }
 
-// applyDue reports whether everything was applied longer ago than a period, give or take the jitter of the timer. What
+// ApplyDue reports whether everything was applied longer ago than a period, give or take the jitter of the timer. What
 // was applied before the start counts as applied then.
-func (s *state) applyDue(now time.Time, period time.Duration) bool {
+func (s *State) ApplyDue(now time.Time, period time.Duration) bool {
 	if s.appliedAt.IsZero() {
 		s.appliedAt = now
 	}
 	return now.Sub(s.appliedAt) >= period*8/10
 }
 
-// waited is how long ago this was asked first since the last success.
-func (s *state) waited(now time.Time) time.Duration {
+// Waited is how long ago this was asked first since the last success.
+func (s *State) Waited(now time.Time) time.Duration {
 	if s.waitsSince.IsZero() {
 		s.waitsSince = now
 	}
 	return now.Sub(s.waitsSince)
 }
 
-// blindFor returns for how long some watch has shown nothing. blind is whether one shows nothing now.
-func (s *state) blindFor(blind bool, now time.Time) time.Duration {
+// BlindFor returns for how long some watch has shown nothing. blind is whether one shows nothing now.
+func (s *State) BlindFor(blind bool, now time.Time) time.Duration {
 	switch {
 	case !blind:
 		s.blindSince = time.Time{}
@@ -219,25 +225,28 @@ func (s *state) blindFor(blind bool, now time.Time) time.Duration {
 	return 0
 }
 
-// yield notes which objects are left to which other ManagedResources, instead of what was noted before.
-func (s *state) yield(yields map[inventory.Key]types.NamespacedName) {
-	s.yields = yields
+// Yield notes which objects are left to which other ManagedResources, instead of what was noted before.
+func (s *State) Yield(yields map[inventory.Key]types.NamespacedName) {
+	s.Yields = yields
 	maps.DeleteFunc(s.absent, func(key inventory.Key, _ time.Time) bool { _, yielded := yields[key]; return !yielded })
 }
 
-// leaveTo returns how long the owner of an object that is gone may still take to bring it back.
-func (s *state) leaveTo(key inventory.Key, now time.Time) time.Duration {
+// ownerGrace is how long the owner of a shared object has to bring it back before another one that lists it does.
+const ownerGrace = 10 * time.Second
+
+// LeaveTo returns how long the owner of an object that is gone may still take to bring it back.
+func (s *State) LeaveTo(key inventory.Key, now time.Time) time.Duration {
 	if _, known := s.absent[key]; !known {
 		if s.absent == nil {
 			s.absent = map[inventory.Key]time.Time{}
 		}
 		s.absent[key] = now
 	}
-	return s.left(key, now)
+	return s.Left(key, now)
 }
 
-// left is how much longer an object that is gone is left to its owner, if leaveTo said so; zero if it is not.
-func (s *state) left(key inventory.Key, now time.Time) time.Duration {
+// Left is how much longer an object that is gone is left to its owner, if leaveTo said so; zero if it is not.
+func (s *State) Left(key inventory.Key, now time.Time) time.Duration {
 	since, known := s.absent[key]
 	if !known {
 		return 0
@@ -245,8 +254,8 @@ func (s *state) left(key inventory.Key, now time.Time) time.Duration {
 	return max(since.Add(ownerGrace).Sub(now), 0)
 }
 
-// mayCorrect returns how long the correction of an object has to wait.
-func (s *state) mayCorrect(key inventory.Key, now time.Time) time.Duration {
+// MayCorrect returns how long the correction of an object has to wait.
+func (s *State) MayCorrect(key inventory.Key, now time.Time) time.Duration {
 	c := s.corrections[key]
 	if c == nil {
 		return 0
@@ -254,8 +263,8 @@ func (s *state) mayCorrect(key inventory.Key, now time.Time) time.Duration {
 	return max(c.next.Sub(now), 0)
 }
 
-// corrected notes a correction.
-func (s *state) corrected(key inventory.Key, now time.Time) {
+// Corrected notes a correction.
+func (s *State) Corrected(key inventory.Key, now time.Time) {
 	s.forgetQuiet(now)
 	if s.corrections == nil {
 		s.corrections = map[inventory.Key]*corrections{}
@@ -268,12 +277,12 @@ func (s *state) corrected(key inventory.Key, now time.Time) {
 	c.count++
 	c.last, c.next = now, now
 	if over := c.count - driftFree; over >= 0 {
-		c.next = now.Add(doubled(driftFirst, driftLast, over))
+		c.next = now.Add(doubled(DriftFirst, driftLast, over))
 	}
 }
 
-// undisturbed notes that the last look at an object, which corrected has counted, found nothing wrong.
-func (s *state) undisturbed(key inventory.Key, now time.Time) {
+// Undisturbed notes that the last look at an object, which corrected has counted, found nothing wrong.
+func (s *State) Undisturbed(key inventory.Key, now time.Time) {
 	c := s.corrections[key]
 	if c == nil {
 		return
@@ -282,13 +291,13 @@ func (s *state) undisturbed(key inventory.Key, now time.Time) {
 	c.looks++
 	c.next = now
 	if over := c.looks - driftFree; over >= 0 {
-		c.next = now.Add(doubled(driftFirst, lookLast, over))
+		c.next = now.Add(doubled(DriftFirst, lookLast, over))
 	}
 }
 
 // forgetQuiet lets go of corrections that count for nothing any longer: neither slow down others of their object, nor
 // are a fight over it. Otherwise a user who edits every object of a fleet once would leave a record for each.
-func (s *state) forgetQuiet(now time.Time) {
+func (s *State) forgetQuiet(now time.Time) {
 	maps.DeleteFunc(s.corrections, func(_ inventory.Key, c *corrections) bool { return now.Sub(c.last) > driftMemory })
 	maps.DeleteFunc(s.fights, func(_ inventory.Key, f *fight) bool {
 		f.times = slices.DeleteFunc(f.times, func(at time.Time) bool { return now.Sub(at) >= fightWindow })
@@ -310,15 +319,15 @@ func doubled(first, last time.Duration, times int) time.Duration {
 	return min(first<<times, last)
 }
 
-// interrupted are the ManagedResources with something left to do for which their target was missing. The dispatcher
+// Interrupted are the ManagedResources with something left to do for which their target was missing. The dispatcher
 // asks when the target is back.
-type interrupted struct {
+type Interrupted struct {
 	mu    sync.Mutex
 	names map[types.NamespacedName]bool
 }
 
-// set notes whether something is left to do.
-func (i *interrupted) set(name types.NamespacedName, left bool) {
+// Set notes whether something is left to do.
+func (i *Interrupted) Set(name types.NamespacedName, left bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if !left {
@@ -331,8 +340,8 @@ func (i *interrupted) set(name types.NamespacedName, left bool) {
 	i.names[name] = true
 }
 
-// take reports whether something is left to do. A run follows, so it is said once.
-func (i *interrupted) take(name types.NamespacedName) bool {
+// Take reports whether something is left to do. A run follows, so it is said once.
+func (i *Interrupted) Take(name types.NamespacedName) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	left := i.names[name]
@@ -340,16 +349,16 @@ func (i *interrupted) take(name types.NamespacedName) bool {
 	return left
 }
 
-// lacks are the ManagedResources that failed because something is missing in their target that others may bring: a
+// Lacks are the ManagedResources that failed because something is missing in their target that others may bring: a
 // kind, or a namespace.
-type lacks struct {
+type Lacks struct {
 	mu      sync.Mutex
 	in      map[types.NamespacedName]clustercache.ClusterKey
 	brought map[types.NamespacedName]bool
 }
 
-// set notes whether a ManagedResource lacks something in a target.
-func (l *lacks) set(name types.NamespacedName, target clustercache.ClusterKey, lacking bool) {
+// Set notes whether a ManagedResource lacks something in a target.
+func (l *Lacks) Set(name types.NamespacedName, target clustercache.ClusterKey, lacking bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !lacking {
@@ -362,8 +371,8 @@ func (l *lacks) set(name types.NamespacedName, target clustercache.ClusterKey, l
 	l.in[name] = target
 }
 
-// forget drops what is known of a ManagedResource.
-func (l *lacks) forget(name types.NamespacedName) {
+// Forget drops what is known of a ManagedResource.
+func (l *Lacks) Forget(name types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.in, name)
@@ -371,7 +380,7 @@ func (l *lacks) forget(name types.NamespacedName) {
 }
 
 // bring returns those that lack something in a target, because something came there. Their next run takes note of it.
-func (l *lacks) bring(target clustercache.ClusterKey) (names []types.NamespacedName) {
+func (l *Lacks) bring(target clustercache.ClusterKey) (names []types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, in := range l.in {
@@ -383,9 +392,9 @@ func (l *lacks) bring(target clustercache.ClusterKey) (names []types.NamespacedN
 	return names
 }
 
-// retry has others tried again for which a run has created what they lack in its target, by what it applied.
-func (l *lacks) retry(s *subject, applied []apply.Outcome, enqueue func(types.NamespacedName)) {
-	known := s.book()
+// Retry has others tried again for which a run has created what they lack in its target, by what it applied.
+func (l *Lacks) Retry(s *Subject, applied []apply.Outcome, enqueue func(types.NamespacedName)) {
+	known := s.Book()
 	for _, o := range applied {
 		if gk := o.Key.GroupKind(); o.UID == "" || o.Unchanged || !inventory.IsNamespace(gk) && !inventory.ServesKinds(gk) {
 			continue
@@ -393,8 +402,8 @@ func (l *lacks) retry(s *subject, applied []apply.Outcome, enqueue func(types.Na
 		if ref := known.Find(o.Key); ref != nil && ref.UID == o.UID {
 			continue
 		}
-		for _, name := range l.bring(s.target) {
-			if name != s.name {
+		for _, name := range l.bring(s.Target) {
+			if name != s.Name {
 				enqueue(name)
 			}
 		}
@@ -402,8 +411,8 @@ func (l *lacks) retry(s *subject, applied []apply.Outcome, enqueue func(types.Na
 	}
 }
 
-// take reports, once, whether something came since a ManagedResource was found to lack something.
-func (l *lacks) take(name types.NamespacedName) bool {
+// Take reports, once, whether something came since a ManagedResource was found to lack something.
+func (l *Lacks) Take(name types.NamespacedName) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	came := l.brought[name]
@@ -411,8 +420,8 @@ func (l *lacks) take(name types.NamespacedName) bool {
 	return came
 }
 
-// dryRuns are the last reports of ManagedResources whose class is a dry run, by target.
-type dryRuns struct {
+// DryRuns are the last reports of ManagedResources whose class is a dry run, by target.
+type DryRuns struct {
 	mu      sync.Mutex
 	reports map[types.NamespacedName]dryRunOf
 }
@@ -422,8 +431,8 @@ type dryRunOf struct {
 	report hubv1alpha1.DryRunReport
 }
 
-// set keeps the report of a ManagedResource.
-func (d *dryRuns) set(name types.NamespacedName, target clustercache.ClusterKey, report hubv1alpha1.DryRunReport) {
+// Set keeps the report of a ManagedResource.
+func (d *DryRuns) Set(name types.NamespacedName, target clustercache.ClusterKey, report hubv1alpha1.DryRunReport) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.reports == nil {
@@ -432,14 +441,14 @@ func (d *dryRuns) set(name types.NamespacedName, target clustercache.ClusterKey,
 	d.reports[name] = dryRunOf{target, report}
 }
 
-func (d *dryRuns) forget(name types.NamespacedName) {
+func (d *DryRuns) Forget(name types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.reports, name)
 }
 
-// sum adds up the reports of a target, nil if there is none.
-func (d *dryRuns) sum(target clustercache.ClusterKey) (sum *hubv1alpha1.DryRunReport) {
+// Sum adds up the reports of a target, nil if there is none.
+func (d *DryRuns) Sum(target clustercache.ClusterKey) (sum *hubv1alpha1.DryRunReport) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, of := range d.reports {

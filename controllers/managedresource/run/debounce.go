@@ -1,4 +1,4 @@
-package managedresource
+package run
 
 import "time"
 
@@ -7,24 +7,24 @@ import "time"
 // changing waits twice as long each time, after a few changes that belong to any roll-out, until it was quiet for a
 // while or everything was applied again.
 const (
-	debounceStatus = 250 * time.Millisecond
-	debounceText   = time.Second
-	debounceMost   = 10 * time.Second
-	debounceFree   = 5
-	debounceQuiet  = time.Minute
+	DebounceStatus = 250 * time.Millisecond
+	DebounceText   = time.Second
+	DebounceMost   = 10 * time.Second
+	DebounceFree   = 5
+	DebounceQuiet  = time.Minute
 )
 
-// debounce returns how long to wait until the last write about health is a pause ago, which is longer while conditions
+// Debounce returns how long to wait until the last write about health is a pause ago, which is longer while conditions
 // keep turning. If it is, another one is written now. A change without a pause waits for nothing.
-func (s *state) debounce(pause time.Duration, turned bool, now time.Time) (wait time.Duration) {
-	if now.Sub(s.turnedAt) >= debounceQuiet {
+func (s *State) Debounce(pause time.Duration, turned bool, now time.Time) (wait time.Duration) {
+	if now.Sub(s.turnedAt) >= DebounceQuiet {
 		s.turns = 0
 	}
 	if turned {
 		s.turnedAt = now
 	}
-	if over := s.turns - debounceFree; pause > 0 && over >= 0 {
-		pause = max(pause, doubled(2*debounceStatus, debounceMost, over))
+	if over := s.turns - DebounceFree; pause > 0 && over >= 0 {
+		pause = max(pause, doubled(2*DebounceStatus, DebounceMost, over))
 	}
 	if wait = s.healthAt.Add(pause).Sub(now); wait > 0 {
 		return wait

@@ -1,4 +1,4 @@
-package managedresource
+package run
 
 import (
 	"slices"
@@ -27,8 +27,8 @@ func (f *fight) until() time.Time {
 	return f.times[0].Add(fightWindow)
 }
 
-// fought notes that an object was corrected after another writer changed it.
-func (s *state) fought(key inventory.Key, by string, now time.Time) {
+// Fought notes that an object was corrected after another writer changed it.
+func (s *State) Fought(key inventory.Key, by string, now time.Time) {
 	s.forgetQuiet(now)
 	if s.fights == nil {
 		s.fights = map[inventory.Key]*fight{}
@@ -47,9 +47,9 @@ func (s *state) fought(key inventory.Key, by string, now time.Time) {
 	}
 }
 
-// contested returns the objects that another writer keeps changing, with that writer, and when the first of these
+// Contested returns the objects that another writer keeps changing, with that writer, and when the first of these
 // fights counts as over.
-func (s *state) contested(now time.Time) (by map[inventory.Key]string, until time.Time) {
+func (s *State) Contested(now time.Time) (by map[inventory.Key]string, until time.Time) {
 	s.forgetQuiet(now)
 	for key, f := range s.fights {
 		over := f.until()
