@@ -12,7 +12,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/csrapprover"
 	"github.com/trellis-hub/trellis/controllers/garbagecollector"
 	"github.com/trellis-hub/trellis/controllers/internal/multicluster"
-	"github.com/trellis-hub/trellis/controllers/managedresource"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/controllers/networkpolicy"
 	"github.com/trellis-hub/trellis/controllers/stalepods"
 	"github.com/trellis-hub/trellis/controllers/targetcluster"
@@ -25,7 +25,7 @@ import (
 // MetricDefinitions are the metrics of all controllers, and of what only they use.
 func MetricDefinitions() []*metrics.Definition {
 	return slices.Concat(targetcluster.MetricDefinitions.All(), multicluster.MetricDefinitions.All(),
-		managedresource.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All(),
+		telemetry.MetricDefinitions.All(), fairqueue.MetricDefinitions.All(), bundle.MetricDefinitions.All(),
 		tokenrequestor.MetricDefinitions.All(), csrapprover.MetricDefinitions.All(),
 		garbagecollector.MetricDefinitions.All(), criticalcomponents.MetricDefinitions.All(),
 		networkpolicy.MetricDefinitions.All(), stalepods.MetricDefinitions.All(), care.MetricDefinitions.All())
@@ -34,7 +34,7 @@ func MetricDefinitions() []*metrics.Definition {
 // Metrics take the figures of controllers in all terms. Make them with NewMetrics.
 type Metrics struct {
 	// Resources are those of ManagedResources, Queues those of their queues.
-	Resources *managedresource.Metrics
+	Resources *telemetry.Metrics
 	Queues    *fairqueue.Metrics
 	// Targets are those of controllers in targets.
 	Targets *multicluster.Metrics
@@ -88,7 +88,7 @@ func NewMetrics(registerer prometheus.Registerer, config *configv1alpha1.HubConf
 	if err != nil {
 		return nil, fmt.Errorf("metrics of network policies: %w", err)
 	}
-	resources := managedresource.NewMetrics(registerer, config.Metrics.TargetHistograms)
+	resources := telemetry.NewMetrics(registerer, config.Metrics.TargetHistograms)
 	return &Metrics{
 		Resources: resources, Queues: queues, Targets: targets, Tokens: tokens, Certificates: certificates,
 		StalePods: stale, Care: constraints,

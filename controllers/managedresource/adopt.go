@@ -75,9 +75,9 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	switch {
 	case len(s.MR.Status.Resources) == 0 || ptr.Deref(s.MR.Spec.KeepObjects, false):
 	case !found:
-		r.events.left(&s.Subject, fmt.Sprintf("the cluster with UID %s is no longer registered", bound))
+		r.events.Left(&s.Subject, fmt.Sprintf("the cluster with UID %s is no longer registered", bound))
 	case givenUp(s.MR, status):
-		r.events.left(&s.Subject, "their deletion is forced and the old target cluster is not reachable")
+		r.events.Left(&s.Subject, "their deletion is forced and the old target cluster is not reachable")
 	default:
 		if err := r.status.write(ctx, &s.Subject, (*draft).pending); err != nil {
 			return end(err)

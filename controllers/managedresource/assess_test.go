@@ -36,6 +36,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/ownership"
@@ -557,8 +558,8 @@ func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := judged(t)
-			j.metrics = NewMetrics(prometheus.NewRegistry(), false)
-			j.events = newRecorder(events.NewFakeRecorder(10), j.clock, j.metrics)
+			j.metrics = telemetry.NewMetrics(prometheus.NewRegistry(), false)
+			j.events = telemetry.NewRecorder(events.NewFakeRecorder(10), j.clock, j.metrics)
 			j.work.Class = &assignment.Class{}
 			j.shown()
 			j.look()
@@ -570,7 +571,7 @@ func TestCorrectionThatFailsComesBackForTheRest(t *testing.T) {
 
 			refused := apply.Outcome{Key: deployment(j), Err: apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "d", errors.New("no"))}
 			j.work.input, j.work.wait = appliedInput, test.wait
-			result, err := j.concludeCorrection(j.ctx, j.work, []drift{{}}, []apply.Outcome{refused})
+			result, err := j.concludeCorrection(j.ctx, j.work, []telemetry.Drift{{}}, []apply.Outcome{refused})
 			j.Expect(err).NotTo(HaveOccurred())
 			j.Expect(result.RequeueAfter).To(Equal(test.due))
 			j.Expect(j.says(resourcesv1alpha1.ConditionResourcesApplied)).To(HavePrefix("False ApplyFailed"))

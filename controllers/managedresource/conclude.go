@@ -28,9 +28,9 @@ const (
 
 // conclude reports and writes the result of a run of everything, and decides when the next one is.
 func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	r.events.report(&s.Subject, s.applied)
-	r.events.warnUnplaced(&s.Subject, s.bundle, s.applied)
-	r.events.reportPruned(&s.Subject, s.plan.pruneCause(), s.pruned, func() string { return r.content.emptiedBy(ctx, &s.Subject) })
+	r.events.Report(&s.Subject, s.applied)
+	r.events.WarnUnplaced(&s.Subject, s.bundle, s.applied)
+	r.events.ReportPruned(&s.Subject, s.plan.pruneCause(), s.pruned, func() string { return r.content.emptiedBy(ctx, &s.Subject) })
 	inv, pending := s.inventoryAfter()
 	failures := apply.Failures(s.applied)
 	if r.targets.lost(ctx, &s.Subject, failures, pending) {
@@ -68,7 +68,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	}
 	s.State.AppliedAll(r.clock.Now())
 	s.State.Awaited = awaited(failures, pending)
-	r.events.applied(s.MR, s.State.Last, c)
+	r.events.Applied(s.MR, s.State.Last, c)
 	s.State.Last = &c
 	if c.Reason != resourcesv1alpha1.ReasonApplySucceeded {
 		return r.concludeFailure(ctx, s, c, failures, pending)
@@ -76,7 +76,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	s.succeed(s.input)
 	r.lacks.Set(s.Name, s.Target, false)
 	if !s.changed.IsZero() {
-		r.metrics.of(s.Class.Name).propagation.Observe(r.clock.Since(s.changed).Seconds())
+		r.metrics.Of(s.Class.Name).Propagation.Observe(r.clock.Since(s.changed).Seconds())
 		s.changed = time.Time{} // also if the run fails from here on
 	}
 	s.State.NoteDue = r.clock.Now().Add(noteDelay)

@@ -29,6 +29,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/secretindex"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/fairqueue"
 )
@@ -44,7 +45,7 @@ type Options struct {
 	Bundles  *bundle.Cache
 	Classes  []ClassOptions
 	Events   events.EventRecorder
-	Metrics  *Metrics
+	Metrics  *telemetry.Metrics
 	Logger   logr.Logger
 	// Clock defaults to the real one.
 	Clock clock.Clock
@@ -189,7 +190,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		c.reconciler.changes.Start(mr, c.options.Clock.Now())
 		c.dispatcher.EnqueueName(ctx, mr, dispatch.PriorityUser)
 	})
-	defer c.options.Metrics.begin(Term{
+	defer c.options.Metrics.Begin(telemetry.Term{
 		Cache: c.options.Cache, Clusters: c.options.Clusters, Assigner: c.assigner, Tracker: c.tracker,
 		Changes: c.reconciler.changes, QueueMetrics: c.options.QueueMetrics, Clock: c.options.Clock,
 	})()

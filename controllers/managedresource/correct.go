@@ -13,6 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
@@ -40,7 +41,7 @@ func (r *reconciler) correct(ctx context.Context, s *scope) (bool, reconcile.Res
 	if len(found.drifts) > 0 {
 		todo := make([]apply.Intent, 0, len(found.drifts))
 		for _, d := range found.drifts {
-			todo = append(todo, d.intent)
+			todo = append(todo, d.Intent)
 		}
 		outcomes = r.objects.apply(ctx, &s.Subject, todo)
 	}
@@ -61,7 +62,7 @@ func (s *scope) waitAtMost(wait time.Duration) {
 // concludeCorrection writes the result of a correction. The first outcomes are those of the drifts. The conditions stay
 // unless it failed.
 func (r *reconciler) concludeCorrection(
-	ctx context.Context, s *scope, drifts []drift, outcomes []apply.Outcome,
+	ctx context.Context, s *scope, drifts []telemetry.Drift, outcomes []apply.Outcome,
 ) (reconcile.Result, error) {
 	now := r.clock.Now() // the correction took time
 	uids := map[inventory.Key]types.UID{}
@@ -70,11 +71,11 @@ func (r *reconciler) concludeCorrection(
 			continue
 		}
 		uids[o.Key] = o.UID
-		if drifts[i].created || len(drifts[i].by) > 0 {
-			r.events.corrected(s.MR, drifts[i])
-			s.State.Fought(o.Key, drifts[i].who(), now)
-			r.metrics.corrected(&s.Subject, drifts[i], now)
-			s.Log.Info("Corrected drift", "object", o.Key.String(), "recreated", drifts[i].created, "changedBy", drifts[i].who())
+		if drifts[i].Created || len(drifts[i].By) > 0 {
+			r.events.Corrected(s.MR, drifts[i])
+			s.State.Fought(o.Key, drifts[i].Who(), now)
+			r.metrics.Corrected(&s.Subject, drifts[i], now)
+			s.Log.Info("Corrected drift", "object", o.Key.String(), "recreated", drifts[i].Created, "changedBy", drifts[i].Who())
 		}
 	}
 	failures := apply.Failures(outcomes)
@@ -85,7 +86,7 @@ func (r *reconciler) concludeCorrection(
 	case len(failures) > 0:
 		r.drifts.Resume(s.Name, s.drifted)
 	case len(uids) > 0 && !s.drifted.IsZero():
-		r.metrics.driftLasted(&s.Subject, now.Sub(s.drifted))
+		r.metrics.DriftLasted(&s.Subject, now.Sub(s.drifted))
 	}
 	failures = slices.DeleteFunc(failures, func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
 	run := conditions.Run{Failures: failures, Yielded: s.State.Yields}
@@ -109,7 +110,7 @@ func (r *reconciler) concludeCorrection(
 		return reconcile.Result{}, err
 	}
 	if concerned {
-		r.events.applied(s.MR, s.State.Last, c)
+		r.events.Applied(s.MR, s.State.Last, c)
 		s.State.Last = &c
 	}
 	if len(failures) > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
@@ -39,9 +40,9 @@ func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Res
 	}
 	switch {
 	case !registered:
-		r.events.left(&s.Subject, "its target cluster is no longer registered")
+		r.events.Left(&s.Subject, "its target cluster is no longer registered")
 	case givenUp(s.MR, status):
-		r.events.left(&s.Subject, "its deletion is forced and the target cluster is not reachable")
+		r.events.Left(&s.Subject, "its deletion is forced and the target cluster is not reachable")
 	default:
 		return r.clean(ctx, s, key, status)
 	}
@@ -90,7 +91,7 @@ func (r *reconciler) clean(
 	if err := ctx.Err(); err != nil {
 		return end(err)
 	}
-	r.events.reportPruned(&s.Subject, cleanCause(&s.Subject), outcomes, nil)
+	r.events.ReportPruned(&s.Subject, telemetry.CleanCause(&s.Subject), outcomes, nil)
 	var left []resourcesv1alpha1.ObjectReference
 	var pending []prune.Outcome
 	progress := false
@@ -131,7 +132,7 @@ func (r *reconciler) letGo(ctx context.Context, s *scope) (bool, reconcile.Resul
 		}
 	}
 	r.forget(s)
-	r.events.forget(s.MR.UID)
+	r.events.Forget(s.MR.UID)
 	base := s.MR.DeepCopy()
 	s.MR.Finalizers = slices.DeleteFunc(s.MR.Finalizers, func(f string) bool { return f == s.Class.Finalizer })
 	if !others { // a class of ours that has nothing left to clean lets go in its turn, by the same mark

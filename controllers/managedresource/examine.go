@@ -11,22 +11,15 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
-// drift is one object that is not as it was accepted, with what a look at it showed.
-type drift struct {
-	intent  apply.Intent
-	created bool                // it is gone and will be created again
-	by      []ownership.Foreign // which writers changed what, as far as known
-	owner   string              // that it named when it went, as the watches showed
-}
-
 // examination is what a look at objects that drifted showed.
 type examination struct {
-	drifts []drift
+	drifts []telemetry.Drift
 	unread []apply.Outcome // of those that could not be looked at
 	wait   time.Duration   // for the owner of one that is gone to bring it back; zero if there is nothing to wait for
 }
@@ -57,8 +50,8 @@ func (o *objects) examine(
 		key, live := todo[i].Key, head.live
 		prepared, ref := planned[key], known[key]
 		_, yielded := yields[key]
-		d := drift{intent: prepared.Intent}
-		d.intent.Base = apply.BaseOf(ref)
+		d := telemetry.Drift{Intent: prepared.Intent}
+		d.Intent.Base = apply.BaseOf(ref)
 		was, ok := accepted[key]
 		switch {
 		case head.absent():
@@ -69,7 +62,7 @@ func (o *objects) examine(
 				}
 			}
 			delete(yields, key)
-			d.created, d.intent.UID, d.owner = true, "", o.tracker.OwnerOf(s.Name, key)
+			d.Created, d.Intent.UID, d.Owner = true, "", o.tracker.OwnerOf(s.Name, key)
 		case head.err != nil:
 			found.unread = append(found.unread, apply.Outcome{Key: key, Err: fmt.Errorf("reading the live object: %w", head.err)})
 			continue
@@ -77,15 +70,15 @@ func (o *objects) examine(
 			continue // its delete event brings us back
 		case o.yieldTo(sh, key, live, yields):
 			continue
-		case d.intent.CreateOnly:
+		case d.Intent.CreateOnly:
 			o.tracker.Accept(s.Name, key, tracker.Accepted{UID: live.UID, ResourceVersion: live.ResourceVersion})
 			continue
 		default:
 			manager := o.applier.FieldManager
-			d.intent.UID = live.UID
-			d.created = ref.UID != "" && ref.UID != live.UID && live.Annotations[resourcesv1alpha1.OriginAnnotation] == ""
+			d.Intent.UID = live.UID
+			d.Created = ref.UID != "" && ref.UID != live.UID && live.Annotations[resourcesv1alpha1.OriginAnnotation] == ""
 			// After a start it is not known what was applied last, but that it was this.
-			d.intent.Same = ok && was.UID == live.UID && (was.Intent == prepared.Digest || was.Intent == 0 && !yielded)
+			d.Intent.Same = ok && was.UID == live.UID && (was.Intent == prepared.Digest || was.Intent == 0 && !yielded)
 			if ok && isUndisturbed(live, manager, prepared, was, exact(s.MR)) {
 				s.State.Undisturbed(key, now)
 				o.tracker.Accept(s.Name, key, tracker.Accepted{
@@ -94,9 +87,9 @@ func (o *objects) examine(
 				})
 				continue
 			}
-			d.by = blame(live, manager, prepared)
-			if len(d.by) == 0 && ok && !yielded {
-				d.by = removed(live, manager, prepared, was)
+			d.By = blame(live, manager, prepared)
+			if len(d.By) == 0 && ok && !yielded {
+				d.By = removed(live, manager, prepared, was)
 			}
 		}
 		found.drifts = append(found.drifts, d)

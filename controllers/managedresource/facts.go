@@ -14,7 +14,7 @@ const memoryTimeout = time.Second
 
 // Facts implements targetfacts.Publisher.
 func (c *Controller) Facts(cluster clustercache.ClusterKey) targetfacts.Facts {
-	s := targetfacts.Facts{DriftLastHour: int64(c.options.Metrics.driftLastHour(cluster, c.options.Clock.Now()))}
+	s := targetfacts.Facts{DriftLastHour: int64(c.options.Metrics.DriftLastHour(cluster, c.options.Clock.Now()))}
 	if slices.ContainsFunc(c.options.Classes, func(class ClassOptions) bool { return class.DryRun }) {
 		s.DryRun = c.reconciler.dryRuns.Sum(cluster)
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
 )
@@ -62,8 +63,7 @@ func (s *supervisor) employ(label string, workers int) {
 
 // Reconcile runs, and returns when the run does.
 func (s *supervisor) Reconcile(
-	ctx context.Context, req dispatch.Request, class *classMetrics,
-) (result reconcile.Result, err error) {
+	ctx context.Context, req dispatch.Request, class *telemetry.ClassMetrics) (result reconcile.Result, err error) {
 	id := s.number()
 	ended, watched := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -90,7 +90,7 @@ func (s *supervisor) number() string {
 
 // watch follows a run whose context has ended until it has ended, too.
 func (s *supervisor) watch(
-	ctx context.Context, req dispatch.Request, class *classMetrics, id string, ended <-chan struct{},
+	ctx context.Context, req dispatch.Request, class *telemetry.ClassMetrics, id string, ended <-chan struct{},
 ) {
 	grace := s.clock.NewTimer(overdueGrace)
 	defer grace.Stop()
@@ -100,24 +100,24 @@ func (s *supervisor) watch(
 	case <-grace.C():
 	}
 	fairqueue.Yield(ctx)
-	class.overdueTotal.Inc()
-	class.overdueBy(req.Target, 1)
+	class.OverdueTotal.Inc()
+	class.OverdueBy(req.Target, 1)
 	s.count(class, 1)
 	log := s.log.WithValues(
-		"class", class.label, "target", metrics.TargetName(req.Target), "managedResource", req.String(),
+		"class", class.Label, "target", metrics.TargetName(req.Target), "managedResource", req.String(),
 	)
 	log.Info("A run does not end after its deadline", "stack", s.stack(id))
 	<-ended
 	s.count(class, -1)
-	class.overdueBy(req.Target, -1)
+	class.OverdueBy(req.Target, -1)
 	log.Info("An overdue run has ended")
 }
 
 // count notes that a worker of a class became occupied by an overdue run, or free again.
-func (s *supervisor) count(class *classMetrics, overdue int) {
+func (s *supervisor) count(class *telemetry.ClassMetrics, overdue int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.classes[class.label]
+	o := s.classes[class.Label]
 	o.overdue += overdue
 	switch {
 	case o.overdue < o.workers:
@@ -125,7 +125,7 @@ func (s *supervisor) count(class *classMetrics, overdue int) {
 	case o.since.IsZero():
 		o.since = s.clock.Now()
 	}
-	s.classes[class.label] = o
+	s.classes[class.Label] = o
 }
 
 // occupiedSince returns since when all workers of a class have been occupied by overdue runs; zero if there is no such

@@ -19,6 +19,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/fairqueue"
 )
 
@@ -28,7 +29,7 @@ type supervisedRuns struct {
 	*supervisor
 	clock    *clocktesting.FakeClock
 	registry *prometheus.Registry
-	class    *classMetrics
+	class    *telemetry.ClassMetrics
 
 	mu       sync.Mutex
 	log      strings.Builder
@@ -45,9 +46,9 @@ func newSupervisedRuns(t *testing.T) *supervisedRuns {
 		defer s.mu.Unlock()
 		s.log.WriteString(args + "\n")
 	}, funcr.Options{})
-	s.class = NewMetrics(s.registry, false).of("")
+	s.class = telemetry.NewMetrics(s.registry, false).Of("")
 	s.supervisor = newSupervisor(s.ignoreContext, s.clock, log)
-	s.employ(s.class.label, 3)
+	s.employ(s.class.Label, 3)
 	return s
 }
 
@@ -107,7 +108,7 @@ func (s *supervisedRuns) overrun(ctx context.Context, req dispatch.Request) <-ch
 	return results
 }
 
-func (s *supervisedRuns) overdueRuns() float64 { return testutil.ToFloat64(s.class.overdue) }
+func (s *supervisedRuns) overdueRuns() float64 { return testutil.ToFloat64(s.class.Overdue) }
 
 // overdueByTarget is what metrics say of each target.
 func (s *supervisedRuns) overdueByTarget() map[string]float64 {
@@ -141,7 +142,7 @@ func TestARunThatDoesNotEndIsLoggedAndGivesUpItsSeat(t *testing.T) {
 	queue.Add(requestFor("good", "b"))
 	_, _ = queue.Get()
 	first := s.overrun(queue.Context(t.Context(), bad), bad)
-	s.Expect(testutil.ToFloat64(s.class.overdueTotal)).To(Equal(1.0))
+	s.Expect(testutil.ToFloat64(s.class.OverdueTotal)).To(Equal(1.0))
 	s.Eventually(s.logged, 2*time.Minute).Should(ContainSubstring("ignoreContext"), "its stack")
 	next, _ := queue.Get()
 	s.Expect(next).To(Equal(requestFor("good", "b")))

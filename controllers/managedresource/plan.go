@@ -15,6 +15,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -219,11 +220,11 @@ func (p *plan) leaving(
 }
 
 // pruneCause is why objects that are not in a plan are pruned.
-func (p *plan) pruneCause() pruneCause {
+func (p *plan) pruneCause() telemetry.PruneCause {
 	if len(p.objects) == 0 && len(p.released) == 0 {
-		return causeEmptied
+		return telemetry.CauseEmptied
 	}
-	return causeRemoved
+	return telemetry.CauseRemoved
 }
 
 // autoscalerListTimeout bounds the list of the autoscalers of one namespace.

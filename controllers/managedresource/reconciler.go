@@ -21,6 +21,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 )
@@ -54,8 +55,8 @@ type reconciler struct {
 	status     *statusWriter
 	health     *health
 	notes      *appliedNotes
-	events     *recorder
-	metrics    *Metrics
+	events     *telemetry.Recorder
+	metrics    *telemetry.Metrics
 	clock      clock.Clock
 	log        logr.Logger
 
@@ -96,7 +97,7 @@ func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 			targets: targets, status: status, viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
 		},
 		notes:  &appliedNotes{store: source, tracker: c.tracker},
-		events: newRecorder(o.Events, o.Clock, o.Metrics), metrics: o.Metrics, clock: o.Clock, log: o.Logger,
+		events: telemetry.NewRecorder(o.Events, o.Clock, o.Metrics), metrics: o.Metrics, clock: o.Clock, log: o.Logger,
 		syncPeriod: o.SyncPeriod, timeout: o.RunTimeout, callsTimeout: o.RunTimeout * 4 / 5, alwaysUpdate: o.AlwaysUpdate,
 		enqueue: func(name types.NamespacedName) { c.notify(name, tracker.CauseHealth) },
 		forward: c.dispatcher.Forward,

@@ -9,13 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
 // timed measures the runs of a class.
 type timed struct {
 	supervisor *supervisor
-	class      *classMetrics
+	class      *telemetry.ClassMetrics
 	clock      clock.PassiveClock
 	log        logr.Logger
 }
@@ -27,14 +28,14 @@ const slowRun = time.Minute
 func (t timed) Reconcile(ctx context.Context, req dispatch.Request) (reconcile.Result, error) {
 	began := t.clock.Now()
 	result, err := t.supervisor.Reconcile(ctx, req, t.class)
-	observer := t.class.run
+	observer := t.class.Run
 	if err != nil {
-		observer = t.class.runFailed
+		observer = t.class.RunFailed
 	}
 	took := t.clock.Since(began)
 	observer.Observe(took.Seconds())
 	if took > slowRun {
-		t.log.Info("A run took long", "class", t.class.label, "target", metrics.TargetName(req.Target),
+		t.log.Info("A run took long", "class", t.class.Label, "target", metrics.TargetName(req.Target),
 			"managedResource", req.String(), "duration", took)
 	}
 	return result, err

@@ -16,6 +16,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/fairqueue"
 	"github.com/trellis-hub/trellis/metrics"
 )
@@ -58,7 +59,7 @@ type workersOptions struct {
 	RunTimeout time.Duration
 	Clock      clock.Clock
 	Logger     logr.Logger
-	Metrics    *Metrics
+	Metrics    *telemetry.Metrics
 	// QueueMetrics takes the figures of the queues; nil for none.
 	QueueMetrics *fairqueue.Metrics
 }
@@ -104,7 +105,7 @@ func (w *workers) controller(
 	name := assignment.ClassName(class.Name)
 	w.supervisor.employ(name, count)
 	var requests *fairqueue.Queue[dispatch.Request] // made when the controller starts
-	runs := timed{supervisor: w.supervisor, class: w.Metrics.of(class.Name), clock: w.Clock, log: w.Logger}
+	runs := timed{supervisor: w.supervisor, class: w.Metrics.Of(class.Name), clock: w.Clock, log: w.Logger}
 	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[dispatch.Request]{
 		Reconciler: reconcile.TypedFunc[dispatch.Request](
 			func(ctx context.Context, r dispatch.Request) (reconcile.Result, error) {
@@ -130,7 +131,7 @@ func (w *workers) controller(
 				Changes:     dispatch.PriorityUser,
 				RateLimiter: sourceRetries(),
 				Metrics:     w.QueueMetrics,
-				Served:      w.Metrics.served,
+				Served:      w.Metrics.Served,
 			})
 			return requests
 		},

@@ -1,4 +1,4 @@
-package managedresource
+package telemetry
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +17,6 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
-	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/ownership"
@@ -37,7 +35,7 @@ func TestEventsOfAManagedResourceAreLimited(t *testing.T) {
 	g := NewWithT(t)
 	clock := testclock.NewFakePassiveClock(time.Now())
 	written := counting{}
-	r := newRecorder(written, clock, nil)
+	r := NewRecorder(written, clock, nil)
 	loud := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "loud"}}
 	other := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "other"}}
 	for range 10 * eventBurst {
@@ -57,25 +55,11 @@ func TestEventsOfAManagedResourceAreLimited(t *testing.T) {
 	g.Expect(written["loud"]).To(Equal(2*eventBurst + 2))
 }
 
-// Thousands of ManagedResources come and go while a hub runs.
-func TestBudgetsOfEventsGoWithTheirManagedResources(t *testing.T) {
-	g := NewWithT(t)
-	j := judged(t)
-	r := newRecorder(counting{}, j.clock, nil)
-	j.events, j.assigner = r, &assignment.Assigner{}
-	j.work.Class, j.work.Log = &assignment.Class{}, logr.Discard()
-	r.recreated(j.work.MR, inventory.Key{})
-	g.Expect(r.limiters.Len()).To(Equal(1))
-	_, _, err := j.letGo(j.ctx, j.work)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(r.limiters.Len()).To(BeZero())
-}
-
 // Only this event says which objects stay, and many other events may have been written before.
 func TestEventOfWhatStaysBehindIsWrittenWhateverWasWrittenBefore(t *testing.T) {
 	g := NewWithT(t)
 	written := counting{}
-	r := newRecorder(written, testclock.NewFakePassiveClock(time.Now()), nil)
+	r := NewRecorder(written, testclock.NewFakePassiveClock(time.Now()), nil)
 	mr := &resourcesv1alpha1.ManagedResource{ObjectMeta: metav1.ObjectMeta{UID: "loud"}}
 	for range 2 * eventBurst {
 		r.recreated(mr, inventory.Key{})
@@ -90,7 +74,7 @@ func TestEventsAreBoundedWhateverTheTargetSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var last lastEvent
-			r := newRecorder(&last, testclock.NewFakePassiveClock(time.Now()), nil)
+			r := NewRecorder(&last, testclock.NewFakePassiveClock(time.Now()), nil)
 			var foreign []ownership.Foreign
 			for i := range 100 {
 				foreign = append(foreign, ownership.Foreign{
@@ -99,7 +83,7 @@ func TestEventsAreBoundedWhateverTheTargetSays(t *testing.T) {
 			}
 			key := inventory.Key{Group: text, Kind: text, Namespace: text, Name: text}
 			mr := &resourcesv1alpha1.ManagedResource{}
-			r.corrected(mr, drift{intent: apply.Intent{Key: key}, by: foreign})
+			r.Corrected(mr, Drift{Intent: apply.Intent{Key: key}, By: foreign})
 			g.Expect(last.note).NotTo(BeEmpty())
 			g.Expect(len(last.note)).To(BeNumerically("<=", noteLimit))
 			about := *last.related
@@ -135,7 +119,7 @@ func (n *lastNote) Eventf(_, _ runtime.Object, _, _, _, format string, args ...a
 func TestEventsHaveNotesThatAreAccepted(t *testing.T) {
 	g := NewWithT(t)
 	var note lastNote
-	r := newRecorder(&note, testclock.NewFakePassiveClock(time.Now()), nil)
+	r := NewRecorder(&note, testclock.NewFakePassiveClock(time.Now()), nil)
 	for length := range 5 {
 		r.released(&resourcesv1alpha1.ManagedResource{}, strings.Repeat("x", length)+strings.Repeat("ü", noteLimit), nil)
 		g.Expect(utf8.ValidString(string(note))).To(BeTrue())
@@ -162,7 +146,7 @@ func TestW19_EventsReportChangesOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			written := counting{}
-			newRecorder(written, testclock.NewFakePassiveClock(time.Now()), nil).applied(
+			NewRecorder(written, testclock.NewFakePassiveClock(time.Now()), nil).Applied(
 				&resourcesv1alpha1.ManagedResource{}, c.before, c.now)
 			NewWithT(t).Expect(written[""]).To(Equal(c.events))
 		})

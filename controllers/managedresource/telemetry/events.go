@@ -1,4 +1,4 @@
-package managedresource
+package telemetry
 
 import (
 	"fmt"
@@ -9,9 +9,11 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -47,13 +49,13 @@ const maxManagers = 10
 // noteLimit is the length of an event's note that API servers accept.
 const noteLimit = 1024
 
-// recorder writes events. The events client aggregates repeated ones into series and keeps the note of the first. What
+// Recorder writes events. The events client aggregates repeated ones into series and keeps the note of the first. What
 // makes two events the same is everything but their notes, so an event about an object of the target refers to it, and
 // to the fields that are concerned.
 //
 // An object that fails, drifts or is contested all the time must not flood the source: the events of a ManagedResource
 // are rate-limited. It counts in metrics what it writes events about.
-type recorder struct {
+type Recorder struct {
 	events.EventRecorder
 	clock    clock.PassiveClock
 	metrics  *Metrics
@@ -68,15 +70,15 @@ const (
 	limiterLimit = 4096
 )
 
-func newRecorder(r events.EventRecorder, c clock.PassiveClock, m *Metrics) *recorder {
+func NewRecorder(r events.EventRecorder, c clock.PassiveClock, m *Metrics) *Recorder {
 	limiters, err := lru.New[types.UID, *rate.Limiter](limiterLimit)
 	if err != nil {
 		panic(err) // of a size that is not positive
 	}
-	return &recorder{EventRecorder: r, clock: c, metrics: m, limiters: limiters}
+	return &Recorder{EventRecorder: r, clock: c, metrics: m, limiters: limiters}
 }
 
-func (r *recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action,
+func (r *Recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action,
 	note string) {
 	if r.allow(mr.UID) {
 		r.send(mr, about, kind, reason, action, note)
@@ -84,7 +86,7 @@ func (r *recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.Ob
 }
 
 // allow reports whether a ManagedResource may write one more event.
-func (r *recorder) allow(mr types.UID) bool {
+func (r *Recorder) allow(mr types.UID) bool {
 	limiter, known := r.limiters.Get(mr)
 	if !known { // one worker at a time writes events of a ManagedResource
 		limiter = rate.NewLimiter(rate.Every(eventPause), eventBurst)
@@ -93,10 +95,10 @@ func (r *recorder) allow(mr types.UID) bool {
 	return limiter.AllowN(r.clock.Now(), 1)
 }
 
-// forget drops the rate limiter of a ManagedResource that goes, before those of thousands that are gone fill the cache.
-func (r *recorder) forget(mr types.UID) { r.limiters.Remove(mr) }
+// Forget drops the rate limiter of a ManagedResource that goes, before those of thousands that are gone fill the cache.
+func (r *Recorder) Forget(mr types.UID) { r.limiters.Remove(mr) }
 
-func (r *recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action,
+func (r *Recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action,
 	note string) {
 	note = untrusted.Text(note, noteLimit)
 	var related runtime.Object
@@ -118,29 +120,37 @@ func aboutObject(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, field
 	return about
 }
 
-// corrected reports what was changed in the target, by which writer, and that it is undone.
-func (r *recorder) corrected(mr *resourcesv1alpha1.ManagedResource, d drift) {
-	note := fmt.Sprintf("%s was changed", d.intent.Key)
-	if d.created {
-		note = fmt.Sprintf("%s was deleted; it is created again", d.intent.Key)
+// Drift is one object that is not as it was accepted, with what a look at it showed.
+type Drift struct {
+	Intent  apply.Intent
+	Created bool                // it is gone and will be created again
+	By      []ownership.Foreign // which writers changed what, as far as known
+	Owner   string              // that it named when it went, as the watches showed
+}
+
+// Corrected reports what was changed in the target, by which writer, and that it is undone.
+func (r *Recorder) Corrected(mr *resourcesv1alpha1.ManagedResource, d Drift) {
+	note := fmt.Sprintf("%s was changed", d.Intent.Key)
+	if d.Created {
+		note = fmt.Sprintf("%s was deleted; it is created again", d.Intent.Key)
 	}
-	by := describeForeign(d.by)
+	by := describeForeign(d.By)
 	if by != "" {
 		note += " by " + by
 	}
 	switch why := d.deletedBy(); {
 	case why != "":
 		note += ", and will be deleted again by " + why
-	case d.created && d.owner != "":
+	case d.Created && d.Owner != "":
 		note += fmt.Sprintf(". Another client had made %s its owner: if that does not exist, "+
-			"it was the target's garbage collector", d.owner)
+			"it was the target's garbage collector", d.Owner)
 	}
-	r.write(mr, aboutObject(mr, d.intent.Key, by), corev1.EventTypeNormal, eventDriftCorrected, "Apply", note)
+	r.write(mr, aboutObject(mr, d.Intent.Key, by), corev1.EventTypeNormal, eventDriftCorrected, "Apply", note)
 }
 
 // released lists objects that stay in a target because they cannot or may not be deleted there. It is the last event
 // about them, so it is not rate limited.
-func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string,
+func (r *Recorder) released(mr *resourcesv1alpha1.ManagedResource, why string,
 	refs []resourcesv1alpha1.ObjectReference) {
 	r.send(mr, nil, corev1.EventTypeWarning, eventReleased, "Release",
 		fmt.Sprintf("Not deleted because %s: %s", why, orphans(refs, 20)))
@@ -149,23 +159,23 @@ func (r *recorder) released(mr *resourcesv1alpha1.ManagedResource, why string,
 // prunedNames is how many deleted objects an event names.
 const prunedNames = 20
 
-// who returns the writers that changed an object, as far as they are known.
-func (d drift) who() string {
+// Who returns the writers that changed an object, as far as they are known.
+func (d Drift) Who() string {
 	if why := d.deletedBy(); why != "" {
 		return why
 	}
-	return describeForeign(d.by)
+	return describeForeign(d.By)
 }
 
 // deletedBy says of a deleted object what in its manifest has the target delete it by itself, again and again; empty
 // if nothing has.
-func (d drift) deletedBy() string {
-	obj := d.intent.Object
-	if !d.created || obj == nil {
+func (d Drift) deletedBy() string {
+	obj := d.Intent.Object
+	if !d.Created || obj == nil {
 		return ""
 	}
 	ttl, has, _ := unstructured.NestedInt64(obj.Object, "spec", "ttlSecondsAfterFinished")
-	if has && d.intent.Key.GroupKind() == jobKind {
+	if has && d.Intent.Key.GroupKind() == (schema.GroupKind{Group: batchv1.GroupName, Kind: "Job"}) {
 		return fmt.Sprintf("the target's TTL controller, %d s after the Job has ended, "+
 			"as ttlSecondsAfterFinished of the manifest says", ttl)
 	}
@@ -178,7 +188,7 @@ func (d drift) deletedBy() string {
 
 // pruned reports which objects a run deleted. It refers to the first of them, so that it is not taken for the event
 // before.
-func (r *recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause pruneCause, deleted []prune.Outcome) {
+func (r *Recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause PruneCause, deleted []prune.Outcome) {
 	refs := make([]resourcesv1alpha1.ObjectReference, 0, len(deleted))
 	claims := 0
 	for _, o := range deleted {
@@ -194,7 +204,7 @@ func (r *recorder) pruned(mr *resourcesv1alpha1.ManagedResource, cause pruneCaus
 
 // allPruned warns that a ManagedResource has no object any longer, and what has led to it. An empty Secret may be
 // intended, or the output of a program that failed, so the event is not rate limited.
-func (r *recorder) allPruned(mr *resourcesv1alpha1.ManagedResource, deleted []prune.Outcome, of int, why string) {
+func (r *Recorder) allPruned(mr *resourcesv1alpha1.ManagedResource, deleted []prune.Outcome, of int, why string) {
 	note := fmt.Sprintf("Deleted %d of %d objects, because %s", len(deleted), of, why)
 	r.send(mr, aboutDeleted(mr, deleted[0]), corev1.EventTypeWarning, eventAllPruned, "Delete", note)
 }
@@ -207,41 +217,41 @@ func aboutDeleted(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) *corev
 }
 
 // finalized warns that an object lost its finalizers, so that the controllers that had set them could not clean up.
-func (r *recorder) finalized(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) {
+func (r *Recorder) finalized(mr *resourcesv1alpha1.ManagedResource, o prune.Outcome) {
 	const annotation = resourcesv1alpha1.FinalizeDeletionAfterAnnotation
 	note := fmt.Sprintf("%s lost its finalizers %v, as its annotation %s asks for", o.Key, o.Finalized, annotation)
 	r.write(mr, aboutDeleted(mr, o), corev1.EventTypeWarning, eventFinalized, "Finalize", note)
 }
 
 // unknownFields warns of parts of a manifest that the target's API server does not know.
-func (r *recorder) unknownFields(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, fields []string) {
+func (r *Recorder) unknownFields(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, fields []string) {
 	r.write(mr, aboutObject(mr, key, strings.Join(fields, " ")), corev1.EventTypeWarning, eventUnknownFields, "Apply",
 		fmt.Sprintf("%s is applied without fields that the target's API does not know: %v", key, fields))
 }
 
 // duplicates warns of list items in a manifest that are the same to the target's API server, which may drop one of
 // them.
-func (r *recorder) duplicates(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, places []string) {
+func (r *Recorder) duplicates(mr *resourcesv1alpha1.ManagedResource, key inventory.Key, places []string) {
 	r.write(mr, aboutObject(mr, key, strings.Join(places, " ")), corev1.EventTypeWarning, eventDuplicates, "Apply",
 		fmt.Sprintf("%s cannot be applied server-side, so it is updated as a whole: %v", key, places))
 }
 
 // recreated reports that an object was deleted because it could not be updated.
-func (r *recorder) recreated(mr *resourcesv1alpha1.ManagedResource, key inventory.Key) {
+func (r *Recorder) recreated(mr *resourcesv1alpha1.ManagedResource, key inventory.Key) {
 	r.write(mr, aboutObject(mr, key, ""), corev1.EventTypeNormal, eventRecreated, "Delete",
 		fmt.Sprintf("%s was deleted because its update was invalid, to be created again", key))
 }
 
 // takenBack reports that payload of others was removed or taken over while the manifest was applied.
-func (r *recorder) takenBack(mr *resourcesv1alpha1.ManagedResource, o apply.Outcome) {
+func (r *Recorder) takenBack(mr *resourcesv1alpha1.ManagedResource, o apply.Outcome) {
 	by := describeForeign(o.TakenBack)
 	r.write(mr, aboutObject(mr, o.Key, by), corev1.EventTypeNormal, eventTakenBack, "Apply",
 		fmt.Sprintf("%s had fields that the manifest does not have, set by %s", o.Key, by))
 }
 
-// applied reports that the result of a run differs from that of the run before: that it failed and why, or that it no
+// Applied reports that the result of a run differs from that of the run before: that it failed and why, or that it no
 // longer failed.
-func (r *recorder) applied(mr *resourcesv1alpha1.ManagedResource, before *conditions.Condition,
+func (r *Recorder) Applied(mr *resourcesv1alpha1.ManagedResource, before *conditions.Condition,
 	c conditions.Condition) {
 	if before != nil && *before == c {
 		return

@@ -1,4 +1,4 @@
-package managedresource
+package telemetry
 
 import (
 	"sync"
@@ -107,22 +107,22 @@ type Metrics struct {
 	managers, kinds, reasons           *metrics.Names
 
 	mu      sync.Mutex
-	classes map[string]*classMetrics
+	classes map[string]*ClassMetrics
 	targets map[clustercache.ClusterKey]*targetMetrics
 	term    *Term // the present one, nil between terms
 	// overdueRuns are how many runs of a target are overdue, of targets that have some.
 	overdueRuns map[clustercache.ClusterKey]int
 }
 
-// classMetrics are those of one class, looked up once.
-type classMetrics struct {
+// ClassMetrics are those of one class, looked up once.
+type ClassMetrics struct {
 	all                                    *Metrics
-	label                                  string
+	Label                                  string
 	applied, applyFailed                   prometheus.Counter
-	pruned                                 map[pruneCause]pruneMetrics
-	driftTime, propagation, run, runFailed prometheus.Observer
-	overdue                                prometheus.Gauge
-	overdueTotal                           prometheus.Counter
+	pruned                                 map[PruneCause]pruneMetrics
+	driftTime, Propagation, Run, RunFailed prometheus.Observer
+	Overdue                                prometheus.Gauge
+	OverdueTotal                           prometheus.Counter
 }
 
 // pruneMetrics are those of what one cause took out of inventories.
@@ -160,7 +160,7 @@ func NewMetrics(registerer prometheus.Registerer, targetHistograms bool) *Metric
 		runs:    metricRuns.HistogramVec(),
 		overdue: metricOverdue.GaugeVec(), overdues: metricOverdues.CounterVec(),
 		managers: metrics.NewNames(managerLimit), kinds: metrics.NewNames(kindLimit), reasons: metrics.NewNames(reasonLimit),
-		classes: map[string]*classMetrics{}, targets: map[clustercache.ClusterKey]*targetMetrics{},
+		classes: map[string]*ClassMetrics{}, targets: map[clustercache.ClusterKey]*targetMetrics{},
 		overdueRuns: map[clustercache.ClusterKey]int{},
 	}
 	registerer.MustRegister(m.applied, m.pruned, m.corrections, m.driftTime, m.propagation, m.runs)
@@ -172,20 +172,20 @@ func NewMetrics(registerer prometheus.Registerer, targetHistograms bool) *Metric
 	return m
 }
 
-// of returns the metrics of a class.
-func (m *Metrics) of(class string) *classMetrics {
+// Of returns the metrics of a class.
+func (m *Metrics) Of(class string) *ClassMetrics {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.classes[class]
 	if c == nil {
 		label := assignment.ClassName(class)
-		c = &classMetrics{
-			all: m, label: label,
+		c = &ClassMetrics{
+			all: m, Label: label,
 			applied: m.applied.WithLabelValues(label, "ok"), applyFailed: m.applied.WithLabelValues(label, "error"),
-			pruned:    make(map[pruneCause]pruneMetrics, len(pruneCauses)),
-			driftTime: m.driftTime.WithLabelValues(label), propagation: m.propagation.WithLabelValues(label),
-			run: m.runs.WithLabelValues(label, "success"), runFailed: m.runs.WithLabelValues(label, "error"),
-			overdue: m.overdue.WithLabelValues(label), overdueTotal: m.overdues.WithLabelValues(label),
+			pruned:    make(map[PruneCause]pruneMetrics, len(pruneCauses)),
+			driftTime: m.driftTime.WithLabelValues(label), Propagation: m.propagation.WithLabelValues(label),
+			Run: m.runs.WithLabelValues(label, "success"), RunFailed: m.runs.WithLabelValues(label, "error"),
+			Overdue: m.overdue.WithLabelValues(label), OverdueTotal: m.overdues.WithLabelValues(label),
 		}
 		for _, cause := range pruneCauses {
 			of := func(result string) prometheus.Counter { return m.pruned.WithLabelValues(label, string(cause), result) }
@@ -209,8 +209,8 @@ func (m *Metrics) target(key clustercache.ClusterKey) *targetMetrics {
 	return t
 }
 
-// served notes how long an item waited for a worker.
-func (m *Metrics) served(req dispatch.Request, wait time.Duration) {
+// Served notes how long an item waited for a worker.
+func (m *Metrics) Served(req dispatch.Request, wait time.Duration) {
 	if m.wait == nil || req.Target == (clustercache.ClusterKey{}) {
 		return
 	}
@@ -220,8 +220,8 @@ func (m *Metrics) served(req dispatch.Request, wait time.Duration) {
 	observer.Observe(wait.Seconds())
 }
 
-// begin exports the state of a term, until end is called.
-func (m *Metrics) begin(t Term) (end func()) {
+// Begin exports the state of a term, until end is called.
+func (m *Metrics) Begin(t Term) (end func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.term = &t
@@ -262,16 +262,16 @@ func (h *hour) advance(minute int64) {
 	h.last = max(h.last, minute)
 }
 
-// corrected counts the correction of an object.
-func (m *Metrics) corrected(s *run.Subject, d drift, now time.Time) {
+// Corrected counts the correction of an object.
+func (m *Metrics) Corrected(s *run.Subject, d Drift, now time.Time) {
 	action := "reset"
-	if d.created {
+	if d.Created {
 		action = "created"
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	class := assignment.ClassName(s.Class.Name)
-	m.corrections.WithLabelValues(class, m.kinds.Label(d.intent.Key.Kind), action, m.manager(d)).Inc()
+	m.corrections.WithLabelValues(class, m.kinds.Label(d.Intent.Key.Kind), action, m.manager(d)).Inc()
 	t := m.target(s.Target)
 	t.corrections++
 	h := &t.hour
@@ -281,19 +281,19 @@ func (m *Metrics) corrected(s *run.Subject, d drift, now time.Time) {
 }
 
 // manager is the label for the first of those who changed an object; empty if none is known, as for a delete.
-func (m *Metrics) manager(d drift) string {
-	if len(d.by) == 0 {
+func (m *Metrics) manager(d Drift) string {
+	if len(d.By) == 0 {
 		return ""
 	}
-	return m.managers.Label(d.by[0].Manager)
+	return m.managers.Label(d.By[0].Manager)
 }
 
 // driftGoal is how long drift may last.
 const driftGoal = 5 * time.Second
 
-// driftLasted notes how long drift lasted.
-func (m *Metrics) driftLasted(s *run.Subject, lasted time.Duration) {
-	m.of(s.Class.Name).driftTime.Observe(lasted.Seconds())
+// DriftLasted notes how long drift lasted.
+func (m *Metrics) DriftLasted(s *run.Subject, lasted time.Duration) {
+	m.Of(s.Class.Name).driftTime.Observe(lasted.Seconds())
 	if lasted <= driftGoal {
 		return
 	}
@@ -322,9 +322,9 @@ func (m *Metrics) pruneFailed(key clustercache.ClusterKey, objects uint64) {
 	m.target(key).notPruned += objects
 }
 
-// overdueBy notes that runs of a target became overdue, or have ended.
-func (c *classMetrics) overdueBy(key clustercache.ClusterKey, runs int) {
-	c.overdue.Add(float64(runs))
+// OverdueBy notes that runs of a target became overdue, or have ended.
+func (c *ClassMetrics) OverdueBy(key clustercache.ClusterKey, runs int) {
+	c.Overdue.Add(float64(runs))
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	if c.all.overdueRuns[key] += runs; c.all.overdueRuns[key] == 0 {
@@ -332,8 +332,8 @@ func (c *classMetrics) overdueBy(key clustercache.ClusterKey, runs int) {
 	}
 }
 
-// driftLastHour counts the corrections in a target during the last hour.
-func (m *Metrics) driftLastHour(cluster clustercache.ClusterKey, now time.Time) (sum int32) {
+// DriftLastHour counts the corrections in a target during the last hour.
+func (m *Metrics) DriftLastHour(cluster clustercache.ClusterKey, now time.Time) (sum int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.targets[cluster]

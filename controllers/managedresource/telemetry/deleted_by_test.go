@@ -1,15 +1,14 @@
-package managedresource
+package telemetry
 
 import (
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	testclock "k8s.io/utils/clock/testing"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-	"github.com/trellis-hub/trellis/clustercache"
-	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
@@ -45,27 +44,11 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var note lastNote
-			obj := live("%s", test.manifest)
-			d := drift{intent: apply.Intent{Object: obj, Key: inventory.KeyOfObject(obj)}, created: !test.changed, owner: test.owner}
-			newRecorder(&note, testclock.NewFakePassiveClock(time.Now()), nil).corrected(&resourcesv1alpha1.ManagedResource{}, d)
+			obj := &unstructured.Unstructured{}
+			g.Expect(obj.UnmarshalJSON([]byte(test.manifest))).To(Succeed())
+			d := Drift{Intent: apply.Intent{Object: obj, Key: inventory.KeyOfObject(obj)}, Created: !test.changed, Owner: test.owner}
+			NewRecorder(&note, testclock.NewFakePassiveClock(time.Now()), nil).Corrected(&resourcesv1alpha1.ManagedResource{}, d)
 			g.Expect(string(note)).To(HaveSuffix(test.says))
 		})
-	}
-}
-
-// To give up on a target helps if it cannot be reached, and does nothing otherwise.
-func TestForcedDeletionIsAdvisedWhereItHelps(t *testing.T) {
-	g := NewWithT(t)
-	work := &scope{Subject: run.Subject{MR: &resourcesv1alpha1.ManagedResource{}}}
-	key := clustercache.ClusterKey{Namespace: "a", Name: "b"}
-	for state, helps := range map[clustercache.State]bool{
-		clustercache.StateDisconnected: true, clustercache.StateRefused: true,
-		clustercache.StateDraining: false, clustercache.StateConnected: false,
-	} {
-		advice := ContainSubstring(resourcesv1alpha1.ForceDeletionAnnotation)
-		if !helps {
-			advice = Not(advice)
-		}
-		g.Expect(waitsForTarget(work, key, clustercache.Status{State: state})).To(SatisfyAll(HavePrefix("Waiting for the target cluster"), advice), string(state))
 	}
 }

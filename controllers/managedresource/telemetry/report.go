@@ -1,4 +1,4 @@
-package managedresource
+package telemetry
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ import (
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
-// report counts what a run applied, and writes events about it.
-func (r *recorder) report(s *run.Subject, outcomes []apply.Outcome) {
-	figures := r.metrics.of(s.Class.Name)
+// Report counts what a run applied, and writes events about it.
+func (r *Recorder) Report(s *run.Subject, outcomes []apply.Outcome) {
+	figures := r.metrics.Of(s.Class.Name)
 	failed := uint64(0)
 	for _, o := range outcomes {
 		if o.Unchanged {
@@ -50,9 +50,9 @@ func (r *recorder) report(s *run.Subject, outcomes []apply.Outcome) {
 // shownUnplaced is how many objects a warning names.
 const shownUnplaced = 10
 
-// warnUnplaced warns of objects that were just applied to the namespace "default" because their manifests name none.
+// WarnUnplaced warns of objects that were just applied to the namespace "default" because their manifests name none.
 // Mostly they were meant for another one.
-func (r *recorder) warnUnplaced(s *run.Subject, b *bundle.Bundle, outcomes []apply.Outcome) {
+func (r *Recorder) WarnUnplaced(s *run.Subject, b *bundle.Bundle, outcomes []apply.Outcome) {
 	unplaced := sets.Set[inventory.Key]{}
 	for _, o := range b.Objects {
 		if key := inventory.KeyOfObject(o.Unstructured); key.Namespace == "" {
@@ -77,30 +77,30 @@ func (r *recorder) warnUnplaced(s *run.Subject, b *bundle.Bundle, outcomes []app
 		"Applied to the namespace default, because the manifests name none: "+strings.Join(names, ", ")+more)
 }
 
-// pruneCause is why objects leave an inventory, as metrics call it.
-type pruneCause string
+// PruneCause is why objects leave an inventory, as metrics call it.
+type PruneCause string
 
 const (
-	causeRemoved     pruneCause = "removed"
-	causeEmptied     pruneCause = "emptied"
-	causeDeleted     pruneCause = "deleted"
-	causeTransferred pruneCause = "transferred"
-	causeMoved       pruneCause = "moved"
+	CauseRemoved     PruneCause = "removed"
+	CauseEmptied     PruneCause = "emptied"
+	causeDeleted     PruneCause = "deleted"
+	causeTransferred PruneCause = "transferred"
+	causeMoved       PruneCause = "moved"
 )
 
-var pruneCauses = []pruneCause{causeRemoved, causeEmptied, causeDeleted, causeTransferred, causeMoved}
+var pruneCauses = []PruneCause{CauseRemoved, CauseEmptied, causeDeleted, causeTransferred, causeMoved}
 
 // pruneReasons say of deleted objects why they were.
-var pruneReasons = map[pruneCause]string{
-	causeRemoved:     " that no manifest names any longer",
-	causeEmptied:     " that no manifest names any longer",
+var pruneReasons = map[PruneCause]string{
+	CauseRemoved:     " that no manifest names any longer",
+	CauseEmptied:     " that no manifest names any longer",
 	causeDeleted:     " with the ManagedResource",
 	causeTransferred: ", because another class has the ManagedResource now",
 	causeMoved:       " in the former target cluster",
 }
 
-// cleanCause is why all objects of a ManagedResource are deleted from a target.
-func cleanCause(s *run.Subject) pruneCause {
+// CleanCause is why all objects of a ManagedResource are deleted from a target.
+func CleanCause(s *run.Subject) PruneCause {
 	switch {
 	case s.MR.DeletionTimestamp != nil:
 		return causeDeleted
@@ -111,10 +111,10 @@ func cleanCause(s *run.Subject) pruneCause {
 	}
 }
 
-// reportPruned counts what a run deleted and what it left, and writes events about it. emptiedBy says why no manifest
+// ReportPruned counts what a run deleted and what it left, and writes events about it. emptiedBy says why no manifest
 // is left; it is called for that cause only.
-func (r *recorder) reportPruned(s *run.Subject, cause pruneCause, outcomes []prune.Outcome, emptiedBy func() string) {
-	figures := r.metrics.of(s.Class.Name).pruned[cause]
+func (r *Recorder) ReportPruned(s *run.Subject, cause PruneCause, outcomes []prune.Outcome, emptiedBy func() string) {
+	figures := r.metrics.Of(s.Class.Name).pruned[cause]
 	var deleted []prune.Outcome
 	failed := uint64(0)
 	released := map[string][]resourcesv1alpha1.ObjectReference{} // by reason
@@ -152,16 +152,16 @@ func (r *recorder) reportPruned(s *run.Subject, cause pruneCause, outcomes []pru
 		return
 	}
 	r.pruned(s.MR, cause, deleted)
-	if cause == causeEmptied {
+	if cause == CauseEmptied {
 		why := emptiedBy()
 		r.allPruned(s.MR, deleted, len(outcomes), why)
 		s.Log.Info("No manifest is left", "objects", len(outcomes), "deleted", len(deleted), "why", why)
 	}
 }
 
-// left says of all that is in the inventory that it stays in the target: in the log of each object, for an event holds
+// Left says of all that is in the inventory that it stays in the target: in the log of each object, for an event holds
 // few.
-func (r *recorder) left(s *run.Subject, why string) {
+func (r *Recorder) Left(s *run.Subject, why string) {
 	r.released(s.MR, why, s.MR.Status.Resources)
 	for _, ref := range s.MR.Status.Resources {
 		s.Log.Info("Left an object in the target", "object", inventory.KeyOf(ref).String(), "reason", why)
