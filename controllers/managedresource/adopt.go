@@ -13,6 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 )
 
 // identityRetry is for a TargetCluster whose event was missed.
@@ -25,15 +26,15 @@ const identityRetry = 10 * time.Second
 func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	if !s.Decision.HasTarget { // or too many; events bring it back
 		r.tracker.Forget(s.Name)
-		return end(r.status.write(ctx, &s.Subject, func(d *draft) {
-			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
+		return end(r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
+			d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
 				s.Decision.Reason, s.Decision.Message)
-			d.unknownHealth(s.Decision.Reason, s.Decision.Message)
+			d.UnknownHealth(s.Decision.Reason, s.Decision.Message)
 		}))
 	}
 	// Objects that are known are ours, although another client removed the finalizer.
 	if states, _ := r.tracker.AcceptedStates(s.Name); !s.Marked() && len(states) == 0 {
-		if err := r.status.write(ctx, &s.Subject, func(d *draft) { d.Resources = nil }); err != nil {
+		if err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) { d.Resources = nil }); err != nil {
 			return end(err)
 		}
 		base := s.MR.DeepCopy()
@@ -45,8 +46,8 @@ func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Resul
 			}
 		}
 	}
-	if wasIgnored(&s.MR.Status) { // whatever follows, it is not ignored any longer
-		if err := r.status.write(ctx, &s.Subject, (*draft).notIgnored); err != nil {
+	if status.WasIgnored(&s.MR.Status) { // whatever follows, it is not ignored any longer
+		if err := r.status.Write(ctx, &s.Subject, (*status.Draft).NotIgnored); err != nil {
 			return end(err)
 		}
 	}
@@ -71,25 +72,25 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	if err != nil {
 		return end(err)
 	}
-	status, _ := r.targets.clusters.GetStatus(old)
+	oldStatus, _ := r.targets.clusters.GetStatus(old)
 	switch {
 	case len(s.MR.Status.Resources) == 0 || ptr.Deref(s.MR.Spec.KeepObjects, false):
 	case !found:
 		r.events.Left(&s.Subject, fmt.Sprintf("the cluster with UID %s is no longer registered", bound))
-	case givenUp(s.MR, status):
+	case givenUp(s.MR, oldStatus):
 		r.events.Left(&s.Subject, "their deletion is forced and the old target cluster is not reachable")
 	default:
-		if err := r.status.write(ctx, &s.Subject, (*draft).pending); err != nil {
+		if err := r.status.Write(ctx, &s.Subject, (*status.Draft).Pending); err != nil {
 			return end(err)
 		}
-		if done, result, err := r.clean(ctx, s, old, status); done || err != nil {
+		if done, result, err := r.clean(ctx, s, old, oldStatus); done || err != nil {
 			return done, result, err
 		}
 	}
 	s.Log.Info("Moving to another target", "oldTargetUID", bound, "newTargetUID", now.UID)
 	r.forget(s)
 	s.forgotten = false // it continues elsewhere
-	if err := r.status.write(ctx, &s.Subject, func(d *draft) { d.Resources = nil }); err != nil {
+	if err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) { d.Resources = nil }); err != nil {
 		return end(err)
 	}
 	// Bound to the new one in one step: a finalizer without a mark would belong to no target.

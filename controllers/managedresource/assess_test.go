@@ -36,6 +36,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -57,7 +58,10 @@ type judging struct {
 	work          *scope
 }
 
-const uid = "uid-of-target" // as the fake gives it
+const (
+	uid          = "uid-of-target" // as the fake gives it
+	appliedInput = "input"         // what was applied
+)
 
 func judged(t *testing.T) *judging {
 	t.Helper()
@@ -90,7 +94,7 @@ func judged(t *testing.T) *judging {
 	}
 	source := store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {})
 	j.reconciler = &reconciler{
-		store: source, targets: &targets{clusters: j.clusters, reader: j.server}, status: newStatusWriter(source, j.clock),
+		store: source, targets: &targets{clusters: j.clusters, reader: j.server}, status: status.NewWriter(source, j.clock),
 		clock: j.clock, syncPeriod: time.Hour, drifts: run.NewLatencies(), changes: run.NewLatencies(),
 		warnings: notes.New(notes.Options{
 			Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {},
@@ -103,7 +107,7 @@ func judged(t *testing.T) *judging {
 	j.health = &health{
 		targets: j.targets, status: j.status, viewer: &view.Viewer{Tracker: j.tracker, Warnings: j.warnings},
 	}
-	j.notes = &appliedNotes{store: source, tracker: j.tracker}
+	j.notes = &status.AppliedWriter{Store: source, Tracker: j.tracker}
 	j.track(mr.Status.Resources...)
 	for _, live := range []*unstructured.Unstructured{j.configMap("10"), j.deployment("10", "True")} {
 		j.accept(live)
@@ -156,9 +160,9 @@ func (j *judging) judge() {
 }
 
 // setApplied writes the condition ResourcesApplied alone.
-func (j *judging) setApplied(status resourcesv1alpha1.ConditionStatus, reason, message string) error {
-	return j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
-		d.say(resourcesv1alpha1.ConditionResourcesApplied, status, reason, message)
+func (j *judging) setApplied(value resourcesv1alpha1.ConditionStatus, reason, message string) error {
+	return j.status.Write(j.ctx, &j.work.Subject, func(d *status.Draft) {
+		d.Say(resourcesv1alpha1.ConditionResourcesApplied, value, reason, message)
 	})
 }
 
@@ -307,7 +311,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		"H3 it failed":           {happens: applied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed), health: kept, rollout: kept},
 		"H3 the condition is missing": {
 			happens: func(j *judging) {
-				j.Expect(j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
+				j.Expect(j.status.Write(j.ctx, &j.work.Subject, func(d *status.Draft) {
 					d.Conditions = d.Conditions[1:]
 				})).To(Succeed())
 			},
@@ -373,13 +377,13 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			t.Run(name+"/"+before, func(t *testing.T) {
 				j := judged(t)
 				j.shown()
-				health, rollout := "Unknown ChecksPending: "+messageChecksPending, "Unknown ChecksPending: "+messageChecksPending
+				health, rollout := "Unknown ChecksPending: "+status.MessageChecksPending, "Unknown ChecksPending: "+status.MessageChecksPending
 				if well {
 					j.look()
 					health, rollout = wellHealth, wellRollout
 				} else {
-					j.Expect(j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
-						d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
+					j.Expect(j.status.Write(j.ctx, &j.work.Subject, func(d *status.Draft) {
+						d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending, status.MessageChecksPending)
 					})).To(Succeed())
 				}
 				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(health))
@@ -454,9 +458,9 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.clusters.Put(j.work.Target, "Service.v1", service)
 	j.shown()
 	before := "Service c/d is unhealthy: the load balancer has no ingress yet\n  Last warning events:\n  - cloud, ..."
-	j.Expect(j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
-		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, "ServiceUnhealthy", before)
-		d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse,
+	j.Expect(j.status.Write(j.ctx, &j.work.Subject, func(d *status.Draft) {
+		d.Say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, "ServiceUnhealthy", before)
+		d.Say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse,
 			resourcesv1alpha1.ReasonResourcesRolledOut, "All resources have been fully rolled out.")
 	})).To(Succeed())
 	writes := j.writes
@@ -465,8 +469,8 @@ func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j.Expect(j.writes).To(Equal(writes))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HaveSuffix(before))
 
-	j.Expect(j.status.write(j.ctx, &j.work.Subject, func(d *draft) {
-		d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue,
+	j.Expect(j.status.Write(j.ctx, &j.work.Subject, func(d *status.Draft) {
+		d.Say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue,
 			resourcesv1alpha1.ReasonResourcesHealthy, "x")
 	})).To(Succeed())
 	j.look()

@@ -13,7 +13,9 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/references"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
@@ -41,13 +43,13 @@ func (r *reconciler) findInput(ctx context.Context, s *scope) (bool, reconcile.R
 		return endWith(s.resync(), r.health.notApplied(ctx, s, resourcesv1alpha1.ReasonContentTooLarge, err.Error()))
 	}
 	if s.MR.Annotations[hubv1alpha1.AppliedAnnotation] != "" && s.MR.Status.ObservedGeneration == s.MR.Generation {
-		r.content.learn(ctx, &s.Subject)
+		r.content.Learn(ctx, &s.Subject)
 	}
-	s.input, s.current = r.content.input(&s.Subject)
+	s.input, s.current = r.content.Input(&s.Subject)
 	if r.alwaysUpdate && s.State.ApplyDue(r.clock.Now(), r.syncPeriod) {
 		s.State.Demanded = true
 	}
-	if missing, ok := r.content.missing(&s.Subject); ok {
+	if missing, ok := r.content.Missing(&s.Subject); ok {
 		return endWith(r.health.cannotRead(ctx, s, r.content, missing))
 	}
 	return goOn()
@@ -59,7 +61,7 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 	if !s.current || s.State.Demanded || s.MR.Status.ObservedGeneration != s.MR.Generation {
 		return goOn()
 	}
-	noted, ok := parseApplied(s.MR.Annotations[hubv1alpha1.AppliedAnnotation])
+	noted, ok := status.ParseApplied(s.MR.Annotations[hubv1alpha1.AppliedAnnotation])
 	isNoted := ok && noted.Input == s.input
 	if !isNoted && (s.State.Input == "" || s.State.Input != s.input) {
 		return goOn()
@@ -100,11 +102,11 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 		return goOn()
 	case s.wait > 0: // it is the turn of none of those that drifted
 		result, err := r.health.evaluate(ctx, s)
-		return endWith(sooner(result, s.wait), err)
+		return endWith(run.Sooner(result, s.wait), err)
 	}
 	result, err := r.health.evaluateApplied(ctx, s)
-	if err == nil && appliedTrue(s.MR) {
-		result, err = r.notes.writeWhenDue(ctx, &s.Subject, s.input, result)
+	if err == nil && status.AppliedTrue(s.MR) {
+		result, err = r.notes.WriteWhenDue(ctx, &s.Subject, s.input, result)
 	}
 	return endWith(result, err)
 }

@@ -13,6 +13,8 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
@@ -30,7 +32,7 @@ const (
 func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	r.events.Report(&s.Subject, s.applied)
 	r.events.WarnUnplaced(&s.Subject, s.bundle, s.applied)
-	r.events.ReportPruned(&s.Subject, s.plan.pruneCause(), s.pruned, func() string { return r.content.emptiedBy(ctx, &s.Subject) })
+	r.events.ReportPruned(&s.Subject, s.plan.pruneCause(), s.pruned, func() string { return r.content.EmptiedBy(ctx, &s.Subject) })
 	inv, pending := s.inventoryAfter()
 	failures := apply.Failures(s.applied)
 	if r.targets.lost(ctx, &s.Subject, failures, pending) {
@@ -51,12 +53,12 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	}
 	r.lacks.Retry(&s.Subject, s.applied, r.enqueue)
 	s.compared = r.tracker.Judge(s.Name)
-	err := r.status.write(ctx, &s.Subject, func(d *draft) {
+	err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = inv
 		if !finished {
 			r.health.assessFailure(ctx, d, s)
 		}
-		d.set(resourcesv1alpha1.ConditionResourcesApplied, c)
+		d.Set(resourcesv1alpha1.ConditionResourcesApplied, c)
 		if finished {
 			d.ObservedGeneration = s.MR.Generation
 			d.SecretsDataChecksum = ptr.To(s.plan.checksum)
@@ -79,19 +81,19 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 		r.metrics.Of(s.Class.Name).Propagation.Observe(r.clock.Since(s.changed).Seconds())
 		s.changed = time.Time{} // also if the run fails from here on
 	}
-	s.State.NoteDue = r.clock.Now().Add(noteDelay)
+	s.State.NoteDue = r.clock.Now().Add(status.NoteDelay)
 	// Changes of the objects while they were written were recorded, but caused no run.
 	if v := &s.compared; v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return endWith(reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil)
 	}
-	return endWith(r.notes.writeWhenDue(ctx, &s.Subject, s.input, s.settled()))
+	return endWith(r.notes.WriteWhenDue(ctx, &s.Subject, s.input, s.settled()))
 }
 
 // concludeFailure decides when a run is repeated that did not succeed as a whole.
 func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions.Condition, failures []apply.Outcome,
 	pending []prune.Outcome) (bool, reconcile.Result, error) {
 	r.changes.Resume(s.Name, s.changed) // it is not applied yet
-	if err := r.notes.takeBack(ctx, &s.Subject, s.input); err != nil {
+	if err := r.notes.TakeBack(ctx, &s.Subject, s.input); err != nil {
 		return end(err)
 	}
 	if c.Reason == resourcesv1alpha1.ReasonOwnedByOther && len(pending) == 0 {
@@ -100,7 +102,7 @@ func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions
 		result := s.settled()
 		if s.compared.Synced {
 			for _, key := range s.compared.Missing { // or it does not
-				result = forDrift(result, s.correctable(key, r.clock.Now()))
+				result = run.ForDrift(result, s.correctable(key, r.clock.Now()))
 			}
 		}
 		return endWith(result, nil)
@@ -110,7 +112,7 @@ func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions
 	r.lacks.Set(s.Name, s.Target, lacking)
 	result = s.withDrift(s.whenDue(result, pending), failures...)
 	if r.objects.wentMeanwhile(&s.Subject, s.present, s.State.Awaited) {
-		result = sooner(result, busyRetry)
+		result = run.Sooner(result, busyRetry)
 	}
 	return endWith(result, nil)
 }
@@ -177,5 +179,5 @@ func (s *scope) whenDue(result reconcile.Result, pending []prune.Outcome) reconc
 		return result
 	}
 	s.State.RetryBy(due)
-	return sooner(result, max(due.Sub(s.Clock.Now()), busyRetry))
+	return run.Sooner(result, max(due.Sub(s.Clock.Now()), busyRetry))
 }

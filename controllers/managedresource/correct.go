@@ -13,6 +13,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -92,17 +93,17 @@ func (r *reconciler) concludeCorrection(
 	run := conditions.Run{Failures: failures, Yielded: s.State.Yields}
 	c := run.Applied()
 	// What the last attempt at everything found stands until the next one: this run looked at some of it only.
-	reason := appliedReason(s.MR)
-	concerned := len(failures) > 0 && reason != resourcesv1alpha1.ReasonApplyFailed || appliedTrue(s.MR) ||
+	reason := status.AppliedReason(s.MR)
+	concerned := len(failures) > 0 && reason != resourcesv1alpha1.ReasonApplyFailed || status.AppliedTrue(s.MR) ||
 		reason == resourcesv1alpha1.ReasonOwnedByOther
 	s.compared = r.tracker.Judge(s.Name)
-	err := r.status.write(ctx, &s.Subject, func(d *draft) {
+	err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = withUIDs(d.Resources, uids)
 		if len(failures) > 0 {
 			r.health.assessFailure(ctx, d, s)
 		}
 		if concerned {
-			d.set(resourcesv1alpha1.ConditionResourcesApplied, c)
+			d.Set(resourcesv1alpha1.ConditionResourcesApplied, c)
 		}
 		r.health.assess(ctx, d, s)
 	})
@@ -114,16 +115,16 @@ func (r *reconciler) concludeCorrection(
 		s.State.Last = &c
 	}
 	if len(failures) > 0 {
-		if err := r.notes.takeBack(ctx, &s.Subject, s.input); err != nil {
+		if err := r.notes.TakeBack(ctx, &s.Subject, s.input); err != nil {
 			return reconcile.Result{}, err
 		}
 		return s.afterFailedCorrection(now, failures), nil
 	}
 	switch {
-	case appliedTrue(s.MR):
-		err = r.notes.write(ctx, &s.Subject, s.input)
-	case appliedReason(s.MR) == resourcesv1alpha1.ReasonOwnedByOther:
-		err = r.notes.takeBack(ctx, &s.Subject, s.input) // a restart has to find out the owners again
+	case status.AppliedTrue(s.MR):
+		err = r.notes.Write(ctx, &s.Subject, s.input)
+	case status.AppliedReason(s.MR) == resourcesv1alpha1.ReasonOwnedByOther:
+		err = r.notes.TakeBack(ctx, &s.Subject, s.input) // a restart has to find out the owners again
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -148,10 +149,10 @@ func (s *scope) afterFailedCorrection(now time.Time, failures []apply.Outcome) r
 		result = s.fail(s.input)
 	}
 	if s.wait > 0 {
-		result = forDrift(result, s.wait)
+		result = run.ForDrift(result, s.wait)
 	}
 	for _, o := range failures {
-		result = forDrift(result, max(s.State.MayCorrect(o.Key, now), run.RetryFirst))
+		result = run.ForDrift(result, max(s.State.MayCorrect(o.Key, now), run.RetryFirst))
 	}
 	return s.withDrift(result, failures...)
 }

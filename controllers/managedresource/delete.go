@@ -14,6 +14,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/prune"
 )
@@ -25,7 +26,7 @@ func (r *reconciler) announceDeletion(ctx context.Context, s *scope) (bool, reco
 		r.forget(s)
 		return end(nil)
 	}
-	err := r.status.write(ctx, &s.Subject, (*draft).deleting)
+	err := r.status.Write(ctx, &s.Subject, (*status.Draft).Deleting)
 	return err != nil, reconcile.Result{}, err
 }
 
@@ -34,17 +35,17 @@ func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Res
 	if s.NeedsNoTarget() {
 		return goOn()
 	}
-	key, status, registered, err := r.targets.ofObjects(ctx, &s.Subject, r.assigner)
+	key, targetStatus, registered, err := r.targets.ofObjects(ctx, &s.Subject, r.assigner)
 	if err != nil {
 		return end(err)
 	}
 	switch {
 	case !registered:
 		r.events.Left(&s.Subject, "its target cluster is no longer registered")
-	case givenUp(s.MR, status):
+	case givenUp(s.MR, targetStatus):
 		r.events.Left(&s.Subject, "its deletion is forced and the target cluster is not reachable")
 	default:
-		return r.clean(ctx, s, key, status)
+		return r.clean(ctx, s, key, targetStatus)
 	}
 	return goOn()
 }
@@ -52,31 +53,31 @@ func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Res
 // clean deletes everything in the inventory from a target, and ends the run while it is not gone. What is gone leaves
 // the inventory at once, so that a later registration of the same name finds nothing to delete.
 func (r *reconciler) clean(
-	ctx context.Context, s *scope, key clustercache.ClusterKey, status clustercache.Status,
+	ctx context.Context, s *scope, key clustercache.ClusterKey, targetStatus clustercache.Status,
 ) (bool, reconcile.Result, error) {
 	waits := func(message string) (bool, reconcile.Result, error) {
-		return end(r.status.write(ctx, &s.Subject, func(d *draft) {
-			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
+		return end(r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
+			d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
 				resourcesv1alpha1.ReasonDeletionPending, message)
 		}))
 	}
-	if bound := s.BoundUID(); !reachable(status) || bound != "" && status.UID != bound {
-		return waits(waitsForTarget(s, key, status))
+	if bound := s.BoundUID(); !reachable(targetStatus) || bound != "" && targetStatus.UID != bound {
+		return waits(waitsForTarget(s, key, targetStatus))
 	}
 	if paused, err := r.targets.paused(ctx, key); err != nil {
 		return end(err)
 	} else if paused { // unpausing it is an event
 		return waits(waitsForPause(s, key))
 	}
-	target, err := r.targets.access(ctx, key, status.UID)
+	target, err := r.targets.access(ctx, key, targetStatus.UID)
 	if err != nil {
 		return end(err)
 	}
-	pruning, err := r.targets.pruneAccess(ctx, key, status.UID, target)
+	pruning, err := r.targets.pruneAccess(ctx, key, targetStatus.UID, target)
 	if err != nil {
 		return end(err)
 	}
-	policy := r.objects.prunePolicy(r.neighbours.in(ctx, &s.Subject, status.UID, key), nil)
+	policy := r.objects.prunePolicy(r.neighbours.in(ctx, &s.Subject, targetStatus.UID, key), nil)
 	policy.Forced = resourcesv1alpha1.IsTruthy(s.MR.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
 	if err := r.tracker.Track(ctx, s.Name, key, s.MR.Status.Resources, exact(s.MR)); err != nil && !isDown(err) {
 		return end(err)
@@ -101,10 +102,10 @@ func (r *reconciler) clean(
 			left, pending = append(left, o.Ref), append(pending, o)
 		}
 	}
-	err = r.status.write(ctx, &s.Subject, func(d *draft) {
+	err = r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = left
 		if len(pending) > 0 {
-			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
+			d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
 				resourcesv1alpha1.ReasonDeletionPending, conditions.Pending(pending))
 		}
 	})
@@ -127,7 +128,7 @@ func (r *reconciler) clean(
 func (r *reconciler) letGo(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	others := slices.ContainsFunc(r.assigner.Holders(s.MR), func(c *assignment.Class) bool { return c != s.Class })
 	if (s.Decision.Leaving || others) && len(s.MR.Status.Resources) > 0 {
-		if err := r.status.write(ctx, &s.Subject, func(d *draft) { d.Resources = nil }); err != nil {
+		if err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) { d.Resources = nil }); err != nil {
 			return end(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,6 +15,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/content"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -22,7 +24,7 @@ import (
 
 // previewer finds out what runs would do.
 type previewer struct {
-	content    *content
+	content    *content.Reader
 	targets    *targets
 	objects    *objects
 	neighbours *neighbours
@@ -87,7 +89,7 @@ func (p *previewer) previewApply(
 		s.Log.Info("Dry run: no target", "reason", s.Decision.Reason)
 		return false, nil
 	}
-	b, _, err := p.content.read(ctx, s)
+	b, _, err := p.content.Read(ctx, s)
 	if _, busy := bundle.IsBusy(err); busy {
 		return false, err
 	}
@@ -99,8 +101,8 @@ func (p *previewer) previewApply(
 	if s.Access, err = p.targets.access(ctx, s.Target, status.UID); err != nil {
 		return false, err
 	}
-	plan, err := newPlan(ctx, s, p.content.managedBy, b, s.Access)
-	if isContentError(err) {
+	plan, err := newPlan(ctx, s, p.content.ManagedBy, b, s.Access)
+	if content.IsError(err) {
 		s.Log.Info("Dry run: the content cannot be applied", "error", err.Error())
 		return false, nil
 	}
@@ -153,7 +155,7 @@ func (o *objects) preview(ctx context.Context, target apply.Target, in apply.Int
 		return "", err
 	case preview.Live == nil: // it is being created, or was deleted this moment
 		return "create", nil
-	case !preview.Recreated && semantic.DeepEqual(stripped(preview.Live), stripped(preview.After)):
+	case !preview.Recreated && equality.Semantic.DeepEqual(stripped(preview.Live), stripped(preview.After)):
 		return "", nil
 	}
 	return "update", nil

@@ -11,6 +11,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/metrics"
 )
 
@@ -79,9 +80,9 @@ func (r *reconciler) pause(ctx context.Context, s *scope) (bool, reconcile.Resul
 	if !s.Goes() || !s.Marked() || s.BoundUID() == "" || s.Class.DryRun {
 		return end(nil)
 	}
-	return end(r.status.write(ctx, &s.Subject, func(d *draft) {
-		d.deleting()
-		d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
+	return end(r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
+		d.Deleting()
+		d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
 			resourcesv1alpha1.ReasonDeletionPending, waitsForPause(s, s.Target))
 	}))
 }
@@ -92,7 +93,7 @@ func (r *reconciler) avoidManager(ctx context.Context, s *scope) (bool, reconcil
 	if s.BoundUID() != "" {
 		return goOn()
 	}
-	until, err := r.assigner.ManagedElsewhereNow(ctx, r.content.live, s.Class, s.Name.Namespace)
+	until, err := r.assigner.ManagedElsewhereNow(ctx, r.content.Live, s.Class, s.Name.Namespace)
 	if err != nil || until.IsZero() {
 		return err != nil, reconcile.Result{}, err
 	}
@@ -120,7 +121,7 @@ func (r *reconciler) ignore(ctx context.Context, s *scope) (bool, reconcile.Resu
 	case resourcesv1alpha1.IsTruthy(s.MR.Annotations[resourcesv1alpha1.IgnoreAnnotation]) && !deleting:
 		r.tracker.Forget(s.Name)
 		s.State.Keep("", nil)
-		return end(r.status.write(ctx, &s.Subject, (*draft).ignored))
+		return end(r.status.Write(ctx, &s.Subject, (*status.Draft).Ignored))
 	case s.Decision.AwaitFinalizer != "" && !s.Goes():
 		s.Log.V(1).Info("Waiting for another instance to finish", "finalizer", s.Decision.AwaitFinalizer)
 		return end(nil)

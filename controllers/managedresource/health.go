@@ -12,6 +12,9 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
+	"github.com/trellis-hub/trellis/controllers/managedresource/run"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/content"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 )
 
 // health says in the conditions what the watches show. It sends nothing to a target. It goes by the verdict of the
@@ -19,7 +22,7 @@ import (
 type health struct {
 	targets *targets
 	viewer  *view.Viewer
-	status  *statusWriter
+	status  *status.Writer
 }
 
 // evaluate writes what the watches say about health and progress, if a condition changes.
@@ -27,32 +30,32 @@ func (h *health) evaluate(ctx context.Context, s *scope) (reconcile.Result, erro
 	if s.status.State != clustercache.StateConnected {
 		return h.unreachable(ctx, s)
 	}
-	return h.evaluateWith(ctx, s, func(*draft) {})
+	return h.evaluateWith(ctx, s, func(*status.Draft) {})
 }
 
 // evaluateApplied is evaluate for a ManagedResource that is known to be applied, whatever its condition said in the
 // meantime: that it had no target, or was ignored.
 func (h *health) evaluateApplied(ctx context.Context, s *scope) (reconcile.Result, error) {
 	if h.viewer.Tracker.TakeDone(s.Name) {
-		s.State.NoteDue = s.Clock.Now().Add(noteDelay) // or a restart would run a Job again that is done
+		s.State.NoteDue = s.Clock.Now().Add(status.NoteDelay) // or a restart would run a Job again that is done
 	}
-	if appliedTrue(s.MR) && len(s.State.Yields) == 0 {
+	if status.AppliedTrue(s.MR) && len(s.State.Yields) == 0 {
 		return h.evaluate(ctx, s)
 	}
-	return h.evaluateWith(ctx, s, func(d *draft) {
+	return h.evaluateWith(ctx, s, func(d *status.Draft) {
 		run := conditions.Run{Yielded: s.State.Yields}
-		d.set(resourcesv1alpha1.ConditionResourcesApplied, run.Applied())
+		d.Set(resourcesv1alpha1.ConditionResourcesApplied, run.Applied())
 	})
 }
 
-func (h *health) evaluateWith(ctx context.Context, s *scope, change func(*draft)) (reconcile.Result, error) {
-	wait, err := h.status.writeHealth(ctx, &s.Subject, func(d *draft) {
+func (h *health) evaluateWith(ctx context.Context, s *scope, change func(*status.Draft)) (reconcile.Result, error) {
+	wait, err := h.status.WriteHealth(ctx, &s.Subject, func(d *status.Draft) {
 		change(d)
 		h.assess(ctx, d, s)
 	})
 	result := s.settled()
 	if wait > 0 {
-		result = sooner(result, wait)
+		result = run.Sooner(result, wait)
 	}
 	return result, err
 }
@@ -72,7 +75,7 @@ func (h *health) awaitLists(ctx context.Context, s *scope) (bool, reconcile.Resu
 		return endAfter(syncGrace)
 	}
 	result, err := h.evaluate(ctx, s)
-	return endWith(sooner(result, syncGrace), err)
+	return endWith(run.Sooner(result, syncGrace), err)
 }
 
 // unreachable says that the target cannot be asked. Nothing is said about a target that was not dialled yet, that may
@@ -85,31 +88,31 @@ func (h *health) unreachable(ctx context.Context, s *scope) (reconcile.Result, e
 	if s.status.InGrace || h.targets.hibernated(ctx, s.Target) {
 		return reconcile.Result{}, nil
 	}
-	return h.status.writeOutage(ctx, &s.Subject, func(d *draft) { d.unreachable(s.Target, s.status) })
+	return h.status.WriteOutage(ctx, &s.Subject, func(d *status.Draft) { d.Unreachable(s.Target, s.status) })
 }
 
 // notApplied says why nothing can be applied, whether or not there is a target at the moment.
 func (h *health) notApplied(ctx context.Context, s *scope, reason, message string) error {
-	return h.status.write(ctx, &s.Subject, func(d *draft) {
-		d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, reason, message)
+	return h.status.Write(ctx, &s.Subject, func(d *status.Draft) {
+		d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse, reason, message)
 		if h.askable(ctx, d, s) {
-			d.answersAgain()
+			d.AnswersAgain()
 		}
 	})
 }
 
 // cannotRead reports what is wrong with the content as a whole. A missing Secret is read after its event; other
 // failures are retried.
-func (h *health) cannotRead(ctx context.Context, s *scope, c *content, err error) (reconcile.Result, error) {
-	if large := (*tooLargeError)(nil); errors.As(err, &large) {
-		input, _ := c.input(&s.Subject)
-		return s.fail(input), h.notApplied(ctx, s, large.reason, large.message)
+func (h *health) cannotRead(ctx context.Context, s *scope, c *content.Reader, err error) (reconcile.Result, error) {
+	if large := (*content.TooLargeError)(nil); errors.As(err, &large) {
+		input, _ := c.Input(&s.Subject)
+		return s.fail(input), h.notApplied(ctx, s, large.Reason, large.Message)
 	}
 	if err := h.notApplied(ctx, s, resourcesv1alpha1.ReasonCannotReadSecret, err.Error()); err != nil {
 		return reconcile.Result{}, err
 	}
-	if secret := (*secretError)(nil); errors.As(err, &secret) {
-		if version, known := c.secrets.Get(secret.name); known && !version.Exists() {
+	if secret := (*content.SecretError)(nil); errors.As(err, &secret) {
+		if version, known := c.Secrets.Get(secret.Secret); known && !version.Exists() {
 			return reconcile.Result{}, nil
 		}
 	}
@@ -121,7 +124,7 @@ func (h *health) cannotRead(ctx context.Context, s *scope, c *content, err error
 func (h *health) concludeLost(
 	ctx context.Context, s *scope, inv []resourcesv1alpha1.ObjectReference,
 ) (reconcile.Result, error) {
-	err := h.status.write(ctx, &s.Subject, func(d *draft) {
+	err := h.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = inv
 		h.askable(ctx, d, s) // health is not judged: it is unknown what was written
 	})
@@ -137,23 +140,23 @@ func (h *health) awaitsConnection(ctx context.Context, s *scope) error {
 		"The present content of the registration of the target cluster %s cannot be used (%s), and its "+
 			"former connection leads to another cluster than the one that has the objects. They stay where they are.",
 		s.Target, s.status.PendingReason)
-	return h.status.write(ctx, &s.Subject, func(d *draft) {
-		d.unknownHealth(resourcesv1alpha1.ReasonTargetUnreachable, message)
+	return h.status.Write(ctx, &s.Subject, func(d *status.Draft) {
+		d.UnknownHealth(resourcesv1alpha1.ReasonTargetUnreachable, message)
 	})
 }
 
 // assess sets ResourcesHealthy and ResourcesProgressing from what was observed. Until the watches have shown the last
 // write of every object, they stay as they are: nothing is claimed that was not seen.
-func (h *health) assess(ctx context.Context, d *draft, s *scope) {
+func (h *health) assess(ctx context.Context, d *status.Draft, s *scope) {
 	snapshot := h.snapshot(ctx, d, s)
 	if snapshot == nil {
 		return
 	}
 	if c, known := snapshot.Healthy(); known {
-		d.setAssessed(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, c, s.partial)
+		setAssessed(d, resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, c, s.partial)
 	}
 	if c, known := snapshot.Rollout(); known {
-		d.setAssessed(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, c, s.partial)
+		setAssessed(d, resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, c, s.partial)
 	}
 }
 
@@ -162,58 +165,58 @@ const messagePartial = "Some objects are not applied; their checks are pending. 
 // setAssessed sets a condition about health. While some objects are not applied, what is wrong with the others is said,
 // but not that all is well: that is unknown of the rest. What was said to be well before they failed stays so, as H-3
 // has it.
-func (d *draft) setAssessed(t resourcesv1alpha1.ConditionType, good resourcesv1alpha1.ConditionStatus,
+func setAssessed(d *status.Draft, t resourcesv1alpha1.ConditionType, good resourcesv1alpha1.ConditionStatus,
 	c conditions.Condition, partial bool) {
 	if partial && c.Status == good {
-		if before := d.get(t); before != nil && before.Status == good {
+		if before := d.Get(t); before != nil && before.Status == good {
 			return
 		}
 		c = conditions.Condition{
 			Status: resourcesv1alpha1.ConditionUnknown, Reason: resourcesv1alpha1.ReasonChecksPending, Message: messagePartial,
 		}
 	}
-	d.set(t, c)
+	d.Set(t, c)
 }
 
 // assessFailure is for a run that failed, before it says so: unless it is for objects that could not be applied, health
 // is not judged from then on, and what it found to be wrong must not be left to read as healthy.
-func (h *health) assessFailure(ctx context.Context, d *draft, s *scope) {
+func (h *health) assessFailure(ctx context.Context, d *status.Draft, s *scope) {
 	if snapshot := h.snapshot(ctx, d, s); snapshot != nil {
 		if c, known := snapshot.Healthy(); known && c.Status == resourcesv1alpha1.ConditionFalse {
-			d.set(resourcesv1alpha1.ConditionResourcesHealthy, c)
+			d.Set(resourcesv1alpha1.ConditionResourcesHealthy, c)
 		}
 	}
 }
 
 // snapshot returns what the watches show of the objects of a ManagedResource; nil if its health is not to be judged.
-func (h *health) snapshot(ctx context.Context, d *draft, s *scope) *conditions.Snapshot {
+func (h *health) snapshot(ctx context.Context, d *status.Draft, s *scope) *conditions.Snapshot {
 	if !h.askable(ctx, d, s) {
 		return nil
 	}
 	subject := view.Subject{
 		ManagedResource: s.Name, Cluster: s.Target, Resources: d.Resources, Comparison: s.compared,
-		Late: func(blind bool) bool { return s.State.BlindFor(blind, d.now) >= syncGrace },
+		Late: func(blind bool) bool { return s.State.BlindFor(blind, d.Now) >= syncGrace },
 	}
 	s.partial = false
-	switch c := d.get(resourcesv1alpha1.ConditionResourcesApplied); {
+	switch c := d.Get(resourcesv1alpha1.ConditionResourcesApplied); {
 	case c == nil:
-		d.answersAgain()
+		d.AnswersAgain()
 		return nil
 	case c.Status == resourcesv1alpha1.ConditionTrue:
 		subject.Applied = true
 	case c.Reason == resourcesv1alpha1.ReasonDecodingFailed, c.Reason == resourcesv1alpha1.ReasonOwnedByOther:
 	case c.Status == resourcesv1alpha1.ConditionFalse && c.Reason == resourcesv1alpha1.ReasonApplyFailed:
-		d.answersAgain()
+		d.AnswersAgain()
 		s.partial, subject.Partial, subject.Resources = true, true, onceApplied(d.Resources)
 		if len(subject.Resources) == 0 {
 			return nil
 		}
 	default:
-		d.answersAgain()
+		d.AnswersAgain()
 		return nil // only what was applied is assessed
 	}
 	seen := h.viewer.Collect(subject)
-	s.unjudged, s.explained, d.reading = seen.Unjudged, len(seen.Explained) > 0, seen.Reading
+	s.unjudged, s.explained, d.Reading = seen.Unjudged, len(seen.Explained) > 0, seen.Reading
 	return &seen.Snapshot
 }
 
@@ -226,14 +229,14 @@ func onceApplied(refs []resourcesv1alpha1.ObjectReference) []resourcesv1alpha1.O
 // askable reports whether the target can be asked about the objects. If it cannot although it should, it sets the
 // conditions. Those of a target that is meant to be away stay as they are, as soon as that is said and until it is
 // over: its nodes go before its API server does, and come after it.
-func (h *health) askable(ctx context.Context, d *draft, s *scope) bool {
+func (h *health) askable(ctx context.Context, d *status.Draft, s *scope) bool {
 	status, registered := h.targets.clusters.GetStatus(s.Target) // the one that a run began with may be over
 	switch {
 	case !registered, h.targets.hibernated(ctx, s.Target), status.InGrace,
 		status.State == clustercache.StateConnecting, status.State == clustercache.StateHibernated:
 		return false
 	case status.State != clustercache.StateConnected:
-		d.unreachable(s.Target, status)
+		d.Unreachable(s.Target, status)
 		return false
 	}
 	return status.UID == s.BoundUID()

@@ -13,11 +13,12 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/pacing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 )
 
 func othersInTheCrowd(j *judging, n int) (last time.Duration) {
 	for i := range n {
-		last = j.status.pace.Delay(types.NamespacedName{Namespace: "others", Name: fmt.Sprint(i)}, j.clock.Now())
+		last = j.status.Pace.Delay(types.NamespacedName{Namespace: "others", Name: fmt.Sprint(i)}, j.clock.Now())
 	}
 	return last
 }
@@ -35,10 +36,10 @@ func TestLossOfManyTargetsIsReportedInTurns(t *testing.T) {
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	before := j.writes
 
-	few := pacing.Burst(outagesPerSecond)
+	few := pacing.Burst(status.OutagesPerSecond)
 	j.Expect(othersInTheCrowd(j, few)).To(BeZero(), "a few targets are reported at once")
-	j.Expect(othersInTheCrowd(j, few+3*outagesPerSecond)).To(
-		BeNumerically("~", 3*time.Second, time.Second/outagesPerSecond))
+	j.Expect(othersInTheCrowd(j, few+3*status.OutagesPerSecond)).To(
+		BeNumerically("~", 3*time.Second, time.Second/status.OutagesPerSecond))
 	j.vanish()
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))
@@ -50,7 +51,7 @@ func TestLossOfManyTargetsIsReportedInTurns(t *testing.T) {
 	j.Expect(j.writes).To(Equal(before + 1))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 
-	othersInTheCrowd(j, 10*outagesPerSecond)
+	othersInTheCrowd(j, 10*status.OutagesPerSecond)
 	j.clusters.SetState(j.work.Target, clustercache.StateConnected, "", "")
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
@@ -65,7 +66,7 @@ func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
 	j.shown()
 	j.look()
 	before := j.writes
-	othersInTheCrowd(j, pacing.Burst(outagesPerSecond)+3*outagesPerSecond)
+	othersInTheCrowd(j, pacing.Burst(status.OutagesPerSecond)+3*status.OutagesPerSecond)
 	j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden"))
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))
@@ -89,7 +90,7 @@ func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
 	j.clusters.Sync(j.work.Target, "ConfigMap.v1", true)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
-	othersInTheCrowd(j, 10*outagesPerSecond)
+	othersInTheCrowd(j, 10*status.OutagesPerSecond)
 	j.clock.Step(run.DebounceText)
 	j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden"))
 	j.Expect(j.look()).To(BeNumerically(">", time.Second), "a turn is used once")
@@ -102,7 +103,7 @@ func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
 // A ManagedResource that is changed while thousands wait reports at once that its target is away.
 func TestUsersDoNotWaitForTheCrowd(t *testing.T) {
 	j := judged(t)
-	othersInTheCrowd(j, 10*outagesPerSecond)
+	othersInTheCrowd(j, 10*status.OutagesPerSecond)
 	j.vanish()
 	j.work.MR.Generation++
 	j.Expect(j.look()).To(BeZero())
@@ -112,13 +113,13 @@ func TestUsersDoNotWaitForTheCrowd(t *testing.T) {
 func TestOneThatIsGoneHasNoPlaceInTheCrowd(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Unix(1e9, 0)
-	w := newStatusWriter(nil, nil)
+	w := status.NewWriter(nil, nil)
 	name := types.NamespacedName{Name: "gone"}
-	for i := range 2 * outagesPerSecond {
-		w.pace.Delay(types.NamespacedName{Name: fmt.Sprint(i)}, now)
+	for i := range 2 * status.OutagesPerSecond {
+		w.Pace.Delay(types.NamespacedName{Name: fmt.Sprint(i)}, now)
 	}
-	wait := w.pace.Delay(name, now)
-	g.Expect(w.pace.Delay(name, now)).To(Equal(wait))
-	w.forget(name)
-	g.Expect(w.pace.Delay(name, now)).To(BeNumerically(">", wait), "it queues anew")
+	wait := w.Pace.Delay(name, now)
+	g.Expect(w.Pace.Delay(name, now)).To(Equal(wait))
+	w.Forget(name)
+	g.Expect(w.Pace.Delay(name, now)).To(BeNumerically(">", wait), "it queues anew")
 }

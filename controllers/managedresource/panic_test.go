@@ -8,6 +8,7 @@ import (
 
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/content"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -18,13 +19,13 @@ func TestEventsNotifyAfterARunPanicked(t *testing.T) {
 	j := judged(t)
 	j.work.Class = &assignment.Class{}
 	j.neighbours = &neighbours{index: sharing.NewIndex(), assigner: &assignment.Assigner{}}
-	j.content = &content{bundles: bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})}
+	j.content = &content.Reader{Bundles: bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})}
 	j.objects = &objects{tracker: j.tracker}
 	j.clusters.Add(j.work.Target, clustersfake.Target{Client: j.server})
 	j.track(j.work.MR.Status.Resources...)
 	j.shown()
 	j.judge()
-	j.work.input, _ = j.content.input(&j.work.Subject)
+	j.work.input, _ = j.content.Input(&j.work.Subject)
 	j.work.todo = []inventory.Key{inventory.KeyOf(j.work.MR.Status.Resources[0])}
 	j.Expect(func() {
 		_, _, _ = execute(j.ctx, j.reconciler, j.work, []phase{

@@ -15,6 +15,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/content"
 	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
@@ -48,8 +49,8 @@ func newPlan(
 ) (*plan, error) {
 	if size := len(b.Objects) * sizeOf(s.MR.Spec.InjectLabels); size > inventoryLimit {
 		// Each entry of the inventory would have them, and each object in memory.
-		return nil, &tooLargeError{
-			reason: resourcesv1alpha1.ReasonInventoryTooLarge, message: inventoryTooLarge(len(b.Objects), size),
+		return nil, &content.TooLargeError{
+			Reason: resourcesv1alpha1.ReasonInventoryTooLarge, Message: inventoryTooLarge(len(b.Objects), size),
 		}
 	}
 	p := &plan{

@@ -20,7 +20,9 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/content"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
@@ -46,15 +48,15 @@ var (
 type reconciler struct {
 	store      *store.Store
 	targets    *targets
-	content    *content
+	content    *content.Reader
 	assigner   *assignment.Assigner
 	tracker    *tracker.Tracker
 	objects    *objects
 	neighbours *neighbours
 	warnings   *notes.Reader
-	status     *statusWriter
+	status     *status.Writer
 	health     *health
-	notes      *appliedNotes
+	notes      *status.AppliedWriter
 	events     *telemetry.Recorder
 	metrics    *telemetry.Metrics
 	clock      clock.Clock
@@ -79,12 +81,12 @@ type reconciler struct {
 // newReconciler returns the reconciler of a controller, whose other parts are there.
 func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 	targets := &targets{clusters: o.Clusters, reader: o.Cache}
-	status := newStatusWriter(source, o.Clock)
+	writer := status.NewWriter(source, o.Clock)
 	return &reconciler{
 		store: source, targets: targets, assigner: c.assigner, tracker: c.tracker, warnings: c.warnings,
 		neighbours: &neighbours{index: c.shared, assigner: c.assigner},
-		content: &content{
-			live: o.Client, secrets: o.Secrets, bundles: o.Bundles, managedBy: o.ManagedBy, parallel: o.ParallelObjects,
+		content: &content.Reader{
+			Live: o.Client, Secrets: o.Secrets, Bundles: o.Bundles, ManagedBy: o.ManagedBy, Parallel: o.ParallelObjects,
 		},
 		objects: &objects{
 			tracker: c.tracker,
@@ -92,11 +94,11 @@ func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 
 			keepGarbageCollectable: o.KeepGarbageCollectable,
 		},
-		status: status,
+		status: writer,
 		health: &health{
-			targets: targets, status: status, viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
+			targets: targets, status: writer, viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
 		},
-		notes:  &appliedNotes{store: source, tracker: c.tracker},
+		notes:  &status.AppliedWriter{Store: source, Tracker: c.tracker},
 		events: telemetry.NewRecorder(o.Events, o.Clock, o.Metrics), metrics: o.Metrics, clock: o.Clock, log: o.Logger,
 		syncPeriod: o.SyncPeriod, timeout: o.RunTimeout, callsTimeout: o.RunTimeout * 4 / 5, alwaysUpdate: o.AlwaysUpdate,
 		enqueue: func(name types.NamespacedName) { c.notify(name, tracker.CauseHealth) },
@@ -133,7 +135,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request dispatch.Request) (r
 		_, result, err = execute(ctx, r, s, reconcileNormal)
 	}
 	if s.pause > 0 {
-		result = sooner(result, s.pause)
+		result = run.Sooner(result, s.pause)
 	}
 	result, err = r.settle(ctx, s, result, err)
 	if s.concluded || s.cut || state.Demanded {
@@ -175,7 +177,7 @@ func (r *reconciler) forget(s *scope) {
 	s.State.Forget()
 	r.tracker.Forget(s.Name)
 	r.warnings.Forget(s.Name)
-	r.status.forget(s.Name)
+	r.status.Forget(s.Name)
 	r.interrupted.Set(s.Name, false)
 	r.lacks.Forget(s.Name)
 	r.dryRuns.Forget(s.Name)

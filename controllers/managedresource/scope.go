@@ -111,22 +111,22 @@ func (s *scope) resync() reconcile.Result {
 func (s *scope) settled() reconcile.Result {
 	result, now := s.resync(), s.Clock.Now()
 	if _, until := s.State.Contested(now); !until.IsZero() {
-		result = sooner(result, until.Sub(now)+time.Second)
+		result = run.Sooner(result, until.Sub(now)+time.Second)
 	}
 	if s.explained {
-		result = sooner(result, notes.Pause)
+		result = run.Sooner(result, notes.Pause)
 	}
 	result = s.withDrift(result)
 	switch v := &s.compared; {
 	case v.Unseen > 0:
-		return sooner(result, tracker.UnseenGrace+time.Second)
+		return run.Sooner(result, tracker.UnseenGrace+time.Second)
 	case !v.Synced || v.PodsUnknown: // the sync is an event; that it takes too long is none
 		if blind := s.State.BlindFor(true, now); blind < syncGrace {
-			return sooner(result, syncGrace-blind)
+			return run.Sooner(result, syncGrace-blind)
 		}
 		return result
 	case s.unjudged && len(v.Outdated) == 0: // an event came while the objects were looked through
-		return sooner(result, busyRetry)
+		return run.Sooner(result, busyRetry)
 	default:
 		return result
 	}
@@ -138,7 +138,7 @@ func (s *scope) withDrift(result reconcile.Result, failures ...apply.Outcome) re
 	now := s.Clock.Now()
 	for _, key := range slices.Concat(s.compared.Drifted, s.compared.Lost) {
 		if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return o.Key == key }) {
-			result = forDrift(result, s.correctable(key, now))
+			result = run.ForDrift(result, s.correctable(key, now))
 		}
 	}
 	return result
@@ -147,20 +147,4 @@ func (s *scope) withDrift(result reconcile.Result, failures ...apply.Outcome) re
 // correctable is how long to wait before an object that drifted is looked at again.
 func (s *scope) correctable(key inventory.Key, now time.Time) time.Duration {
 	return max(s.State.MayCorrect(key, now), s.State.Left(key, now), busyRetry)
-}
-
-// forDrift is a result with a look at drift after some time, if that is sooner.
-func forDrift(result reconcile.Result, after time.Duration) reconcile.Result {
-	if result.RequeueAfter == 0 || after < result.RequeueAfter {
-		result.RequeueAfter, result.Priority = after, new(dispatch.PriorityDrift)
-	}
-	return result
-}
-
-// sooner is a result with another look after some time, if that is sooner.
-func sooner(result reconcile.Result, after time.Duration) reconcile.Result {
-	if result.RequeueAfter == 0 || after < result.RequeueAfter {
-		result.RequeueAfter, result.Priority = after, nil
-	}
-	return result
 }

@@ -12,6 +12,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 )
 
 // restarting is such a reconciler, with a target that is connected since a time.
@@ -29,7 +30,7 @@ func restarted(t *testing.T) *restarting {
 	j.Expect(complete).To(BeTrue())
 	j.work.Class = &assignment.Class{Finalizer: "trellis"}
 	j.work.MR.Finalizers = []string{"trellis"}
-	j.work.MR.Annotations[hubv1alpha1.AppliedAnnotation] = applied{Input: appliedInput,
+	j.work.MR.Annotations[hubv1alpha1.AppliedAnnotation] = status.Applied{Input: appliedInput,
 		Fingerprint: tracker.Fingerprint(states)}.String()
 	j.Expect(j.server.Update(j.ctx, j.work.MR)).To(Succeed())
 	refs := j.work.MR.Status.Resources

@@ -12,6 +12,8 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/source/content"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/engine/inventory"
 	"github.com/trellis-hub/trellis/engine/prune"
 )
@@ -22,11 +24,11 @@ func (r *reconciler) read(ctx context.Context, s *scope) (bool, reconcile.Result
 	var input string
 	var err error
 	if len(s.todo) > 0 {
-		s.bundle, input, err = r.content.recall(ctx, &s.Subject, s.input)
+		s.bundle, input, err = r.content.Recall(ctx, &s.Subject, s.input)
 	} else {
-		s.bundle, input, err = r.content.read(ctx, &s.Subject)
+		s.bundle, input, err = r.content.Read(ctx, &s.Subject)
 	}
-	if isContentError(err) {
+	if content.IsError(err) {
 		return endWith(r.health.cannotRead(ctx, s, r.content, err))
 	}
 	if err != nil {
@@ -56,8 +58,8 @@ func (r *reconciler) connect(ctx context.Context, s *scope) (bool, reconcile.Res
 // planObjects finds out what the bundle means for the target.
 func (r *reconciler) planObjects(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	var err error
-	s.plan, err = newPlan(ctx, &s.Subject, r.content.managedBy, s.bundle, s.Access, s.todo...)
-	if isContentError(err) {
+	s.plan, err = newPlan(ctx, &s.Subject, r.content.ManagedBy, s.bundle, s.Access, s.todo...)
+	if content.IsError(err) {
 		return endWith(r.health.cannotRead(ctx, s, r.content, err))
 	}
 	return err != nil, reconcile.Result{}, err
@@ -87,7 +89,7 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 	s.listed = s.Book()
 	s.old, s.released = s.plan.leaving(s.listed, s.before)
 	if len(s.old)+len(s.released) > 0 {
-		torn, err := r.content.torn(ctx, &s.Subject, s.input)
+		torn, err := r.content.Torn(ctx, &s.Subject, s.input)
 		if err != nil {
 			return end(err)
 		}
@@ -97,8 +99,8 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 	}
 	ahead := inventory.Union(s.before, s.listed.Inherit(s.plan.entries()))
 	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
-		return endWith(s.fail(s.input), r.status.write(ctx, &s.Subject, func(d *draft) {
-			d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
+		return endWith(s.fail(s.input), r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
+			d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
 				resourcesv1alpha1.ReasonInventoryTooLarge, inventoryTooLarge(len(ahead), len(size)))
 		}))
 	}
@@ -106,11 +108,11 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 	changed := !slices.EqualFunc(s.before, s.plan.entries(), sameEntry) ||
 		ptr.Deref(s.MR.Status.SecretsDataChecksum, "") != s.plan.checksum
 	again := s.State.FailedWith(s.input)
-	err := r.status.write(ctx, &s.Subject, func(d *draft) {
+	err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = ahead
-		d.answersAgain()
+		d.AnswersAgain()
 		if changed && !again {
-			d.pending()
+			d.Pending()
 		}
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package managedresource
+package content
 
 import (
 	"context"
@@ -27,36 +27,36 @@ import (
 	"github.com/trellis-hub/trellis/untrusted"
 )
 
-// content reads the Secrets of ManagedResources.
-type content struct {
-	live      client.Reader // the source itself
-	secrets   *secretindex.Index
-	bundles   *bundle.Cache
-	managedBy string
-	parallel  int // objects of a ManagedResource that are applied at the same time
+// Reader reads the Secrets of ManagedResources.
+type Reader struct {
+	Live      client.Reader // the source itself
+	Secrets   *secretindex.Index
+	Bundles   *bundle.Cache
+	ManagedBy string
+	Parallel  int // objects of a ManagedResource that are applied at the same time
 }
 
-// secretError is a Secret that cannot be read.
-type secretError struct {
-	name types.NamespacedName
-	err  error
+// SecretError is a Secret that cannot be read.
+type SecretError struct {
+	Secret types.NamespacedName
+	err    error
 }
 
-func (e *secretError) Error() string {
-	return fmt.Sprintf("Could not read Secret %s: %v", e.name, e.err)
+func (e *SecretError) Error() string {
+	return fmt.Sprintf("Could not read Secret %s: %v", e.Secret, e.err)
 }
-func (e *secretError) Unwrap() error { return e.err }
+func (e *SecretError) Unwrap() error { return e.err }
 
-// tooLargeError is content that is over a bound as a whole, so that nothing of it is applied.
-type tooLargeError struct{ reason, message string }
+// TooLargeError is content that is over a bound as a whole, so that nothing of it is applied.
+type TooLargeError struct{ Reason, Message string }
 
-func (e *tooLargeError) Error() string { return e.message }
+func (e *TooLargeError) Error() string { return e.Message }
 
-// isContentError reports whether an error is about the content of the ManagedResource, and is to be reported in its
+// IsError reports whether an error is about the content of the ManagedResource, and is to be reported in its
 // conditions.
-func isContentError(err error) bool {
-	var secret *secretError
-	var large *tooLargeError
+func IsError(err error) bool {
+	var secret *SecretError
+	var large *TooLargeError
 	return errors.As(err, &secret) || errors.As(err, &large)
 }
 
@@ -94,50 +94,50 @@ func inputOf(s *run.Subject, managedBy string, secrets []secretindex.Version) st
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-// input is inputOf the Secrets as far as they are known. current is false if a Secret's version is not known or the
+// Input is inputOf the Secrets as far as they are known. current is false if a Secret's version is not known or the
 // Secret is missing.
-func (c *content) input(s *run.Subject) (text string, current bool) {
+func (c *Reader) Input(s *run.Subject) (text string, current bool) {
 	names := secretNames(s.MR)
 	versions := make([]secretindex.Version, 0, len(names))
 	current = true
 	for _, name := range names {
-		version, known := c.secrets.Get(name)
+		version, known := c.Secrets.Get(name)
 		if !known || !version.Exists() {
 			current = false
 		}
 		versions = append(versions, version)
 	}
-	return inputOf(s, c.managedBy, versions), current
+	return inputOf(s, c.ManagedBy, versions), current
 }
 
-// learn looks up Secrets whose versions are not known. They came while this hub was standing by, after its first list:
+// Learn looks up Secrets whose versions are not known. They came while this hub was standing by, after its first list:
 // without a look, a new leader would apply again whatever changed since it was started.
-func (c *content) learn(ctx context.Context, s *run.Subject) {
+func (c *Reader) Learn(ctx context.Context, s *run.Subject) {
 	for _, name := range secretNames(s.MR) {
-		if _, known := c.secrets.Get(name); known || name.Name == "" {
+		if _, known := c.Secrets.Get(name); known || name.Name == "" {
 			continue
 		}
 		_, _ = c.lookAt(ctx, name) // what cannot be looked up stays unknown
 	}
 }
 
-// missing returns a referenced Secret that is known not to exist.
-func (c *content) missing(s *run.Subject) (*secretError, bool) {
+// Missing returns a referenced Secret that is known not to exist.
+func (c *Reader) Missing(s *run.Subject) (*SecretError, bool) {
 	for _, name := range secretNames(s.MR) {
-		if version, known := c.secrets.Get(name); known && !version.Exists() {
-			return &secretError{name: name, err: apierrors.NewNotFound(corev1.Resource("secrets"), name.Name)}, true
+		if version, known := c.Secrets.Get(name); known && !version.Exists() {
+			return &SecretError{Secret: name, err: apierrors.NewNotFound(corev1.Resource("secrets"), name.Name)}, true
 		}
 	}
 	return nil, false
 }
 
-// read gets the Secrets one by one and decodes them, within the memory for bundles: the bundle may be used until the
+// Read gets the Secrets one by one and decodes them, within the memory for bundles: the bundle may be used until the
 // end of the run or the next read. The returned input belongs to the content that was read. Errors are those of
 // isContentError, a bundle.BusyError that ends the run, and those of the source and of ctx.
-func (c *content) read(ctx context.Context, s *run.Subject) (b *bundle.Bundle, input string, err error) {
+func (c *Reader) Read(ctx context.Context, s *run.Subject) (b *bundle.Bundle, input string, err error) {
 	names, err := references.Of(s.MR)
 	if err != nil {
-		return nil, "", &tooLargeError{reason: resourcesv1alpha1.ReasonContentTooLarge, message: err.Error()}
+		return nil, "", &TooLargeError{Reason: resourcesv1alpha1.ReasonContentTooLarge, Message: err.Error()}
 	}
 	if err := c.begin(ctx, s); err != nil {
 		return nil, "", err
@@ -151,7 +151,7 @@ func (c *content) read(ctx context.Context, s *run.Subject) (b *bundle.Bundle, i
 	for _, name := range names {
 		secret, err := c.get(ctx, name)
 		if err != nil {
-			return nil, "", &secretError{name: name, err: err}
+			return nil, "", &SecretError{Secret: name, err: err}
 		}
 		versions = append(versions, secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion})
 		err = s.Session.Add(bundle.Source{
@@ -160,7 +160,7 @@ func (c *content) read(ctx context.Context, s *run.Subject) (b *bundle.Bundle, i
 		})
 		if errors.Is(err, bundle.ErrTooManyBytes) {
 			message := fmt.Sprintf("Not applied: %v. Nothing was changed; split the ManagedResource.", err)
-			return nil, "", &tooLargeError{reason: resourcesv1alpha1.ReasonContentTooLarge, message: message}
+			return nil, "", &TooLargeError{Reason: resourcesv1alpha1.ReasonContentTooLarge, Message: message}
 		}
 		if err != nil {
 			return nil, "", err
@@ -171,20 +171,20 @@ func (c *content) read(ctx context.Context, s *run.Subject) (b *bundle.Bundle, i
 		return nil, "", err
 	}
 	s.State.Admitted()
-	input = inputOf(s, c.managedBy, versions)
+	input = inputOf(s, c.ManagedBy, versions)
 	if !s.Class.DryRun {
 		s.State.Keep(input, kept)
 	}
 	return b, input, nil
 }
 
-// recall is read for an input that was applied, and reads the Secrets only if their content is not kept: correcting an
+// Recall is read for an input that was applied, and reads the Secrets only if their content is not kept: correcting an
 // object needs no request to the source, which may be busy. If a Secret has changed meanwhile, its event makes
 // everything be applied again; and the fence of the term (package leader) prevents a former leader from writing.
-func (c *content) recall(ctx context.Context, s *run.Subject, input string) (*bundle.Bundle, string, error) {
+func (c *Reader) Recall(ctx context.Context, s *run.Subject, input string) (*bundle.Bundle, string, error) {
 	kept := s.State.Kept(input)
 	if kept == nil {
-		return c.read(ctx, s)
+		return c.Read(ctx, s)
 	}
 	if err := c.begin(ctx, s); err != nil {
 		return nil, "", err
@@ -203,10 +203,10 @@ func (c *content) recall(ctx context.Context, s *run.Subject, input string) (*bu
 }
 
 // begin begins the use of a bundle, which ends with the run.
-func (c *content) begin(ctx context.Context, s *run.Subject) error {
+func (c *Reader) begin(ctx context.Context, s *run.Subject) error {
 	s.EndSession()
 	owner := semaphore.Owner{Namespace: s.Name.Namespace, Name: s.Target.Name}
-	session, err := c.bundles.Begin(ctx, owner, c.parallel, s.State.Needs)
+	session, err := c.Bundles.Begin(ctx, owner, c.Parallel, s.State.Needs)
 	if err != nil {
 		return err
 	}
@@ -215,13 +215,13 @@ func (c *content) begin(ctx context.Context, s *run.Subject) error {
 }
 
 // get reads a Secret from the source, and notes what it found.
-func (c *content) get(ctx context.Context, name types.NamespacedName) (*corev1.Secret, error) {
+func (c *Reader) get(ctx context.Context, name types.NamespacedName) (*corev1.Secret, error) {
 	if name.Name == "" {
 		return nil, errors.New("the reference has no name")
 	}
 	secret := &corev1.Secret{}
-	reading := c.secrets.Begin(name)
-	err := c.live.Get(ctx, name, secret)
+	reading := c.Secrets.Begin(name)
+	err := c.Live.Get(ctx, name, secret)
 	switch {
 	case err == nil:
 		reading.Found(secretindex.Version{UID: secret.UID, ResourceVersion: secret.ResourceVersion})
@@ -232,10 +232,10 @@ func (c *content) get(ctx context.Context, name types.NamespacedName) (*corev1.S
 }
 
 // lookAt returns the version of a Secret in the source without its data. One that does not exist has the zero version.
-func (c *content) lookAt(ctx context.Context, name types.NamespacedName) (secretindex.Version, error) {
+func (c *Reader) lookAt(ctx context.Context, name types.NamespacedName) (secretindex.Version, error) {
 	secret := metadataOfSecret()
-	reading := c.secrets.Begin(name)
-	err := c.live.Get(ctx, name, secret)
+	reading := c.Secrets.Begin(name)
+	err := c.Live.Get(ctx, name, secret)
 	if client.IgnoreNotFound(err) != nil {
 		return secretindex.Version{}, fmt.Errorf("looking at Secret %s: %w", name, err)
 	}
@@ -250,10 +250,10 @@ func metadataOfSecret() *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// torn reports whether a Secret has changed since read returned an input. Secrets are read one after the other, so an
+// Torn reports whether a Secret has changed since read returned an input. Secrets are read one after the other, so an
 // object that was moved from one to another meanwhile may be in neither of what was read, although it was wanted all
 // the time.
-func (c *content) torn(ctx context.Context, s *run.Subject, input string) (bool, error) {
+func (c *Reader) Torn(ctx context.Context, s *run.Subject, input string) (bool, error) {
 	names, err := references.Of(s.MR)
 	if err != nil || len(names) < 2 {
 		return false, err
@@ -266,15 +266,15 @@ func (c *content) torn(ctx context.Context, s *run.Subject, input string) (bool,
 		}
 		versions = append(versions, version)
 	}
-	return inputOf(s, c.managedBy, versions) != input, nil
+	return inputOf(s, c.ManagedBy, versions) != input, nil
 }
 
 // emptySecrets is how many Secrets are named that hold no manifest.
 const emptySecrets = 5
 
-// emptiedBy says of a ManagedResource without manifests which Secrets hold none, and who changed them last. What
+// EmptiedBy says of a ManagedResource without manifests which Secrets hold none, and who changed them last. What
 // changed last comes first, for that is what emptied it.
-func (c *content) emptiedBy(ctx context.Context, s *run.Subject) string {
+func (c *Reader) EmptiedBy(ctx context.Context, s *run.Subject) string {
 	all := secretNames(s.MR)
 	if len(all) == 0 {
 		return "spec.secretRefs is empty"
@@ -309,10 +309,10 @@ func (c change) String() string {
 }
 
 // lastChange reads who changed a Secret last. It is for people, so a failure is not reported.
-func (c *content) lastChange(ctx context.Context, name types.NamespacedName) change {
+func (c *Reader) lastChange(ctx context.Context, name types.NamespacedName) change {
 	last := change{secret: name}
 	secret := metadataOfSecret()
-	if err := c.live.Get(ctx, name, secret); err != nil {
+	if err := c.Live.Get(ctx, name, secret); err != nil {
 		return last
 	}
 	for _, entry := range secret.ManagedFields {

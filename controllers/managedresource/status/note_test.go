@@ -1,4 +1,4 @@
-package managedresource
+package status
 
 import (
 	"testing"
@@ -31,11 +31,11 @@ import (
 type noting struct {
 	*WithT
 	tracker *tracker.Tracker
-	notes   *appliedNotes
+	notes   *AppliedWriter
 	t       *testing.T
 	server  client.Client
 	clock   *clocktesting.FakeClock
-	work    *scope
+	work    *run.Subject
 }
 
 const (
@@ -60,17 +60,15 @@ func ran(t *testing.T) noting {
 	clusters := clustersfake.New(nil)
 	clusters.Add(cluster, clustersfake.Target{})
 	n := noting{WithT: g, t: t, server: server, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
-	n.work = &scope{
-		Subject: run.Subject{Name: client.ObjectKeyFromObject(mr), Target: cluster, MR: mr, State: &run.State{}, Clock: n.clock},
-	}
+	n.work = &run.Subject{Name: client.ObjectKeyFromObject(mr), Target: cluster, MR: mr, State: &run.State{}, Clock: n.clock}
 	n.tracker = tracker.New(tracker.Options{
 		Clusters: clusters, Selector: labels.Everything(), Clock: n.clock, Notify: func(types.NamespacedName, tracker.Cause) {},
 	})
-	n.notes = &appliedNotes{store: store.New(server, server, func(*resourcesv1alpha1.ManagedResource) {}),
-		tracker: n.tracker}
+	n.notes = &AppliedWriter{Store: store.New(server, server, func(*resourcesv1alpha1.ManagedResource) {}),
+		Tracker: n.tracker}
 	g.Expect(n.tracker.Track(t.Context(), n.work.Name, cluster, mr.Status.Resources, tracker.Exact{})).To(Succeed())
 	n.accept("uid")
-	n.work.State.NoteDue = n.clock.Now().Add(noteDelay)
+	n.work.State.NoteDue = n.clock.Now().Add(NoteDelay)
 	return n
 }
 
@@ -82,8 +80,7 @@ func (n noting) accept(uid types.UID) {
 // look is a later run that finds nothing to do until a time.
 func (n noting) look(input string, until time.Duration) reconcile.Result {
 	n.t.Helper()
-	n.work.input = input
-	result, err := n.notes.writeWhenDue(n.t.Context(), &n.work.Subject, n.work.input, reconcile.Result{RequeueAfter: until})
+	result, err := n.notes.WriteWhenDue(n.t.Context(), n.work, input, reconcile.Result{RequeueAfter: until})
 	n.Expect(err).NotTo(HaveOccurred())
 	return result
 }
@@ -99,23 +96,23 @@ func (n noting) note() string {
 func TestNoteIsWrittenWhenItIsDue(t *testing.T) {
 	n := ran(t)
 	n.Expect(n.look(appliedInput, later)).To(
-		SatisfyAll(HaveField("RequeueAfter", noteDelay), HaveField("Priority", HaveValue(Equal(dispatch.PriorityResync)))))
-	n.clock.Step(noteDelay / 2)
+		SatisfyAll(HaveField("RequeueAfter", NoteDelay), HaveField("Priority", HaveValue(Equal(dispatch.PriorityResync)))))
+	n.clock.Step(NoteDelay / 2)
 	n.Expect(n.look(appliedInput, time.Millisecond)).To(
 		Equal(reconcile.Result{RequeueAfter: time.Millisecond}), "an earlier look is due anyway")
 	n.Expect(n.note()).To(BeEmpty())
 
-	n.clock.Step(noteDelay / 2)
+	n.clock.Step(NoteDelay / 2)
 	n.Expect(n.look(appliedInput, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
-	note, ok := parseApplied(n.note())
+	note, ok := ParseApplied(n.note())
 	n.Expect(ok).To(BeTrue())
 	states, _ := n.tracker.AcceptedStates(n.work.Name)
-	n.Expect(note).To(Equal(applied{Input: appliedInput, Fingerprint: tracker.Fingerprint(states)}))
+	n.Expect(note).To(Equal(Applied{Input: appliedInput, Fingerprint: tracker.Fingerprint(states)}))
 }
 
 func TestNoteThatIsWrittenIsNotWrittenAgain(t *testing.T) {
 	n := ran(t)
-	n.clock.Step(noteDelay)
+	n.clock.Step(NoteDelay)
 	n.look(appliedInput, later)
 	before := n.note()
 	n.accept("another")
@@ -126,27 +123,26 @@ func TestNoteThatIsWrittenIsNotWrittenAgain(t *testing.T) {
 func TestNoteWaitsForTheLastOfManyRuns(t *testing.T) {
 	n := ran(t)
 	for range 5 {
-		n.clock.Step(noteDelay - time.Millisecond)
-		n.work.State.NoteDue = n.clock.Now().Add(noteDelay) // as a run of everything does
-		n.Expect(n.look(appliedInput, later).RequeueAfter).To(Equal(noteDelay))
+		n.clock.Step(NoteDelay - time.Millisecond)
+		n.work.State.NoteDue = n.clock.Now().Add(NoteDelay) // as a run of everything does
+		n.Expect(n.look(appliedInput, later).RequeueAfter).To(Equal(NoteDelay))
 	}
 	n.Expect(n.note()).To(BeEmpty())
-	n.clock.Step(noteDelay)
+	n.clock.Step(NoteDelay)
 	n.look("last", later)
 	n.Expect(n.note()).To(HavePrefix("last."))
 }
 
 func TestNoteThatFailedStaysDue(t *testing.T) {
 	n := ran(t)
-	n.clock.Step(noteDelay)
+	n.clock.Step(NoteDelay)
 	other := n.work.MR.DeepCopy()
 	other.Labels["team"] = "y"
 	n.Expect(n.server.Update(t.Context(), other)).To(Succeed())
-	n.work.input = appliedInput
-	_, err := n.notes.writeWhenDue(t.Context(), &n.work.Subject, n.work.input, reconcile.Result{})
+	_, err := n.notes.WriteWhenDue(t.Context(), n.work, appliedInput, reconcile.Result{})
 	n.Expect(err).To(MatchError(apierrors.IsConflict, "Conflict"))
 
-	n.work.MR, err = n.notes.store.Get(t.Context(), n.work.Name)
+	n.work.MR, err = n.notes.Store.Get(t.Context(), n.work.Name)
 	n.Expect(err).NotTo(HaveOccurred())
 	n.look(appliedInput, later)
 	n.Expect(n.note()).To(HavePrefix(appliedInput + "."))
@@ -156,7 +152,7 @@ func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
 	n := ran(t)
 	n.tracker.Forget(n.work.Name)
 	n.Expect(n.tracker.Track(t.Context(), n.work.Name, n.work.Target, n.work.MR.Status.Resources, tracker.Exact{})).To(Succeed())
-	n.clock.Step(noteDelay)
+	n.clock.Step(NoteDelay)
 	n.look(appliedInput, later)
 	n.Expect(n.note()).To(BeEmpty())
 	n.accept("uid")
@@ -166,13 +162,13 @@ func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
 
 // What failed is applied again after the next start, whatever was right before.
 func TestFailureTakesBackTheNoteWrittenOrNot(t *testing.T) {
-	for name, before := range map[string]time.Duration{"before it is written": 0, "when it is written": noteDelay} {
+	for name, before := range map[string]time.Duration{"before it is written": 0, "when it is written": NoteDelay} {
 		t.Run(name, func(t *testing.T) {
 			n := ran(t)
 			n.clock.Step(before)
 			n.look(appliedInput, later)
-			n.Expect(n.notes.takeBack(t.Context(), &n.work.Subject, n.work.input)).To(Succeed())
-			n.clock.Step(noteDelay)
+			n.Expect(n.notes.TakeBack(t.Context(), n.work, appliedInput)).To(Succeed())
+			n.clock.Step(NoteDelay)
 			n.Expect(n.look(appliedInput, later)).To(Equal(reconcile.Result{RequeueAfter: later}))
 			n.Expect(n.note()).To(BeEmpty())
 		})

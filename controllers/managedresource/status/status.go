@@ -1,4 +1,4 @@
-package managedresource
+package status
 
 import (
 	"context"
@@ -25,31 +25,31 @@ import (
 
 var semantic = equality.Semantic
 
-// statusWriter is the only one that writes the status of ManagedResources: by patch, and only what changed.
+// Writer is the only one that writes the status of ManagedResources: by patch, and only what changed.
 //
 // Two kinds of writes are paced. Health changes with each pod of a roll-out, so writes about health alone are debounced
 // for each ManagedResource. And when a network goes, thousands of ManagedResources have to say at once that their
 // targets cannot be asked, or watched; a source that is busy with that slows down corrections of drift in other
 // targets. So these writes share one rate, after a few that do not wait. That targets are back is written at once: what
 // sums up their ManagedResources waits for the last of them.
-type statusWriter struct {
+type Writer struct {
 	store *store.Store
 	clock clock.PassiveClock
-	pace  *pacing.Pacer
+	Pace  *pacing.Pacer
 }
 
-// outagesPerSecond is how many ManagedResources say in a second that their targets cannot be asked or watched.
-const outagesPerSecond = 50
+// OutagesPerSecond is how many ManagedResources say in a second that their targets cannot be asked or watched.
+const OutagesPerSecond = 50
 
-func newStatusWriter(s *store.Store, c clock.PassiveClock) *statusWriter {
-	return &statusWriter{store: s, clock: c, pace: pacing.New(outagesPerSecond)}
+func NewWriter(s *store.Store, c clock.PassiveClock) *Writer {
+	return &Writer{store: s, clock: c, Pace: pacing.New(OutagesPerSecond)}
 }
 
-// forget drops what is known of a ManagedResource that is gone.
-func (w *statusWriter) forget(name types.NamespacedName) { w.pace.Forget(name) }
+// Forget drops what is known of a ManagedResource that is gone.
+func (w *Writer) Forget(name types.NamespacedName) { w.Pace.Forget(name) }
 
-// write patches the status if change makes a difference.
-func (w *statusWriter) write(ctx context.Context, s *run.Subject, change func(*draft)) error {
+// Write patches the status if change makes a difference.
+func (w *Writer) Write(ctx context.Context, s *run.Subject, change func(*Draft)) error {
 	base, _ := w.change(s, change)
 	if equalStatus(&base.Status, &s.MR.Status) {
 		return nil
@@ -59,29 +59,29 @@ func (w *statusWriter) write(ctx context.Context, s *run.Subject, change func(*d
 
 // change changes the status and what follows from it, and returns the ManagedResource as it was. Nothing of a status is
 // changed in its place.
-func (w *statusWriter) change(s *run.Subject, change func(*draft)) (
-	base *resourcesv1alpha1.ManagedResource, d *draft,
+func (w *Writer) change(s *run.Subject, change func(*Draft)) (
+	base *resourcesv1alpha1.ManagedResource, d *Draft,
 ) {
 	base = new(*s.MR)
-	d = &draft{ManagedResourceStatus: &s.MR.Status, now: w.clock.Now()}
+	d = &Draft{ManagedResourceStatus: &s.MR.Status, Now: w.clock.Now()}
 	change(d)
-	by, _ := s.State.Contested(d.now)
+	by, _ := s.State.Contested(d.Now)
 	d.contested(by)
 	if len(d.Conditions) > 0 {
-		d.set(resourcesv1alpha1.ConditionReady, conditions.Ready(d.Conditions, s.MR.Generation, d.ObservedGeneration))
+		d.Set(resourcesv1alpha1.ConditionReady, conditions.Ready(d.Conditions, s.MR.Generation, d.ObservedGeneration))
 	}
 	return base, d
 }
 
-// writeOutage writes that a target cannot be asked, at the rate of such writes. A ManagedResource whose last change was
+// WriteOutage writes that a target cannot be asked, at the rate of such writes. A ManagedResource whose last change was
 // not applied yet, such as a new one, does not wait.
-func (w *statusWriter) writeOutage(ctx context.Context, s *run.Subject, change func(*draft)) (reconcile.Result, error) {
+func (w *Writer) WriteOutage(ctx context.Context, s *run.Subject, change func(*Draft)) (reconcile.Result, error) {
 	base, _ := w.change(s, change)
 	if equalStatus(&base.Status, &s.MR.Status) {
 		return reconcile.Result{}, nil
 	}
 	if s.MR.Generation == s.MR.Status.ObservedGeneration {
-		if wait := w.pace.Delay(s.Name, w.clock.Now()); wait > 0 {
+		if wait := w.Pace.Delay(s.Name, w.clock.Now()); wait > 0 {
 			s.MR = base
 			return reconcile.Result{RequeueAfter: wait, Priority: new(dispatch.PriorityResync)}, nil
 		}
@@ -89,17 +89,17 @@ func (w *statusWriter) writeOutage(ctx context.Context, s *run.Subject, change f
 	return reconcile.Result{}, w.writePaced(ctx, s, base)
 }
 
-func (w *statusWriter) writePaced(ctx context.Context, s *run.Subject, base *resourcesv1alpha1.ManagedResource) error {
+func (w *Writer) writePaced(ctx context.Context, s *run.Subject, base *resourcesv1alpha1.ManagedResource) error {
 	if err := w.store.Patch(ctx, base, s.MR, true); err != nil {
 		return err
 	}
-	w.pace.Written(s.Name, w.clock.Now())
+	w.Pace.Written(s.Name, w.clock.Now())
 	return nil
 }
 
-// writeHealth is write for changes that nothing but the target's own events brought. wait is when to try again if it is
+// WriteHealth is write for changes that nothing but the target's own events brought. wait is when to try again if it is
 // too soon to write; nothing is written then, and nothing is lost: the next run finds what there is to say.
-func (w *statusWriter) writeHealth(ctx context.Context, s *run.Subject, change func(*draft)) (wait time.Duration, err error) {
+func (w *Writer) WriteHealth(ctx context.Context, s *run.Subject, change func(*Draft)) (wait time.Duration, err error) {
 	base, d := w.change(s, change)
 	before, after, now := &base.Status, &s.MR.Status, w.clock.Now()
 	if equalStatus(before, after) {
@@ -111,13 +111,13 @@ func (w *statusWriter) writeHealth(ctx context.Context, s *run.Subject, change f
 		pause, turned = 0, false
 	case turned:
 		pause = run.DebounceStatus
-	case d.reading: // a moment later there is more to say, and maybe only what was said before
+	case d.Reading: // a moment later there is more to say, and maybe only what was said before
 		s.MR = base
 		return notes.Deadline, nil
 	}
 	blind := pause > 0 && blinded(before, after)
 	if blind {
-		wait = w.pace.Delay(s.Name, now)
+		wait = w.Pace.Delay(s.Name, now)
 	}
 	if wait == 0 {
 		wait = s.State.Debounce(pause, turned, now)
@@ -190,104 +190,104 @@ func equalReference(a, b resourcesv1alpha1.ObjectReference) bool {
 		maps.Equal(a.Annotations, b.Annotations)
 }
 
-// draft is a status that is being changed.
-type draft struct {
+// Draft is a status that is being changed.
+type Draft struct {
 	*resourcesv1alpha1.ManagedResourceStatus
-	now     time.Time
-	reading bool // the target's events are being read, which may explain what is unhealthy
+	Now     time.Time
+	Reading bool // the target's events are being read, which may explain what is unhealthy
 }
 
-// set sets a condition.
-func (d *draft) set(t resourcesv1alpha1.ConditionType, c conditions.Condition) {
-	d.Conditions = resourcesv1alpha1.SetCondition(d.now, d.Conditions, t, c.Status, c.Reason, conditions.Bound(c.Message))
+// Set sets a condition.
+func (d *Draft) Set(t resourcesv1alpha1.ConditionType, c conditions.Condition) {
+	d.Conditions = resourcesv1alpha1.SetCondition(d.Now, d.Conditions, t, c.Status, c.Reason, conditions.Bound(c.Message))
 }
 
-// say is set with the parts of a condition.
-func (d *draft) say(
+// Say is set with the parts of a condition.
+func (d *Draft) Say(
 	t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string,
 ) {
-	d.set(t, conditions.Condition{Status: status, Reason: reason, Message: message})
+	d.Set(t, conditions.Condition{Status: status, Reason: reason, Message: message})
 }
 
-// get returns a condition, nil if there is none.
-func (d *draft) get(t resourcesv1alpha1.ConditionType) *resourcesv1alpha1.Condition {
+// Get returns a condition, nil if there is none.
+func (d *Draft) Get(t resourcesv1alpha1.ConditionType) *resourcesv1alpha1.Condition {
 	return resourcesv1alpha1.GetCondition(d.Conditions, t)
 }
 
-// unknownHealth says why nothing is known about health.
-func (d *draft) unknownHealth(reason, message string) {
-	d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown, reason, message)
-	d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, reason, message)
+// UnknownHealth says why nothing is known about health.
+func (d *Draft) UnknownHealth(reason, message string) {
+	d.Say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionUnknown, reason, message)
+	d.Say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionUnknown, reason, message)
 }
 
 const (
 	messageApplying      = "The resources are being applied."
-	messageChecksPending = "The content changed; its checks are pending."
+	MessageChecksPending = "The content changed; its checks are pending."
 )
 
-// pending says that new content is about to be applied. A failure or a pending deletion stays visible until the run is
+// Pending says that new content is about to be applied. A failure or a pending deletion stays visible until the run is
 // over.
-func (d *draft) pending() {
-	d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
+func (d *Draft) Pending() {
+	d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending, MessageChecksPending)
 	reason, message := resourcesv1alpha1.ReasonApplyProgressing, messageApplying
-	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil {
+	if c := d.Get(resourcesv1alpha1.ConditionResourcesApplied); c != nil {
 		switch c.Reason {
 		case resourcesv1alpha1.ReasonApplyFailed, resourcesv1alpha1.ReasonDeletionFailed,
 			resourcesv1alpha1.ReasonDeletionPending:
 			reason, message = c.Reason, c.Message
 		}
 	}
-	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, message)
+	d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, message)
 }
 
-// answersAgain replaces a condition that says that the target does not answer, when it answers again. What was said
+// AnswersAgain replaces a condition that says that the target does not answer, when it answers again. What was said
 // before is outdated, and whatever is to be done now may fail.
-func (d *draft) answersAgain() {
-	c := d.get(resourcesv1alpha1.ConditionResourcesHealthy)
+func (d *Draft) AnswersAgain() {
+	c := d.Get(resourcesv1alpha1.ConditionResourcesHealthy)
 	if c != nil && c.Status == resourcesv1alpha1.ConditionUnknown && c.Reason != resourcesv1alpha1.ReasonChecksPending {
-		d.unknownHealth(resourcesv1alpha1.ReasonChecksPending, "The target cluster answers again; the checks are pending.")
+		d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending, "The target cluster answers again; the checks are pending.")
 	}
 }
 
-// deleting says that the objects are being deleted. What the deletion waits for stays visible.
-func (d *draft) deleting() {
+// Deleting says that the objects are being deleted. What the deletion waits for stays visible.
+func (d *Draft) Deleting() {
 	const message = "The resources are being deleted."
 	reason, text := resourcesv1alpha1.ReasonDeletionPending, message
-	d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, reason, message)
-	d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionTrue, reason, message)
-	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil && c.Reason == reason {
+	d.Say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, reason, message)
+	d.Say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionTrue, reason, message)
+	if c := d.Get(resourcesv1alpha1.ConditionResourcesApplied); c != nil && c.Reason == reason {
 		text = c.Message
 	}
-	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, text)
+	d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, text)
 }
 
-// ignored says that nothing is done.
-func (d *draft) ignored() {
+// Ignored says that nothing is done.
+func (d *Draft) Ignored() {
 	const message = "The ManagedResource is marked to be ignored."
 	reason := resourcesv1alpha1.ReasonManagedResourceIgnored
-	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue, reason, message)
-	d.say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, reason, message)
-	d.say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, reason, message)
+	d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionTrue, reason, message)
+	d.Say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionTrue, reason, message)
+	d.Say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionFalse, reason, message)
 }
 
-// wasIgnored reports whether a condition says that the ManagedResource is ignored.
-func wasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
+// WasIgnored reports whether a condition says that the ManagedResource is ignored.
+func WasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
 	return slices.ContainsFunc(s.Conditions, func(c resourcesv1alpha1.Condition) bool {
 		return c.Reason == resourcesv1alpha1.ReasonManagedResourceIgnored &&
 			(c.Type == resourcesv1alpha1.ConditionResourcesApplied || c.Type == resourcesv1alpha1.ConditionResourcesHealthy)
 	})
 }
 
-// notIgnored ends what ignored said. What is true instead shows when the target is asked.
-func (d *draft) notIgnored() {
-	d.unknownHealth(resourcesv1alpha1.ReasonChecksPending,
+// NotIgnored ends what ignored said. What is true instead shows when the target is asked.
+func (d *Draft) NotIgnored() {
+	d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending,
 		"The ManagedResource is no longer ignored; its checks are pending.")
-	d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
+	d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing,
 		resourcesv1alpha1.ReasonApplyProgressing, messageApplying)
 }
 
-// unreachable says that a target cannot be asked. What was applied stays applied, as far as is known.
-func (d *draft) unreachable(target clustercache.ClusterKey, status clustercache.Status) {
+// Unreachable says that a target cannot be asked. What was applied stays applied, as far as is known.
+func (d *Draft) Unreachable(target clustercache.ClusterKey, status clustercache.Status) {
 	reason := resourcesv1alpha1.ReasonTargetUnreachable
 	message := fmt.Sprintf("The target cluster %s is not reachable since %s: %s",
 		target, status.Since.UTC().Format(time.RFC3339), dispatch.WhyDown(status))
@@ -298,20 +298,20 @@ func (d *draft) unreachable(target clustercache.ClusterKey, status clustercache.
 		}
 		message = fmt.Sprintf("The registration of the target cluster %s is not usable: %s", target, status.Message)
 	}
-	d.unknownHealth(reason, message)
+	d.UnknownHealth(reason, message)
 	// There was no target before, and now there is one. Whether anything was applied to it shows when it can be asked.
-	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil &&
+	if c := d.Get(resourcesv1alpha1.ConditionResourcesApplied); c != nil &&
 		(c.Reason == resourcesv1alpha1.ReasonTargetNotFound || c.Reason == resourcesv1alpha1.ReasonTargetAmbiguous) {
-		d.say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionUnknown, reason, message)
+		d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionUnknown, reason, message)
 	}
 }
 
 // contested sets the Contested condition: which writers keep changing which objects. A ManagedResource whose objects
 // were never contested has none. The text names no numbers, so that it does not change with every round.
-func (d *draft) contested(by map[inventory.Key]string) {
+func (d *Draft) contested(by map[inventory.Key]string) {
 	if len(by) == 0 {
-		if d.get(resourcesv1alpha1.ConditionContested) != nil {
-			d.say(resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonUncontested,
+		if d.Get(resourcesv1alpha1.ConditionContested) != nil {
+			d.Say(resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonUncontested,
 				"No other client keeps changing the resources.")
 		}
 		return
@@ -324,6 +324,6 @@ func (d *draft) contested(by map[inventory.Key]string) {
 		}
 		lines = append(lines, line)
 	}
-	d.say(resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonObjectsContested,
+	d.Say(resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionTrue, resourcesv1alpha1.ReasonObjectsContested,
 		"Corrections are slowed down: "+conditions.List(lines))
 }
