@@ -14,6 +14,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
+	"github.com/trellis-hub/trellis/controllers/managedresource/workers"
 	"github.com/trellis-hub/trellis/leader/heartbeat"
 )
 
@@ -83,7 +84,7 @@ func queuesStuckSince(began time.Time, missing int, idle, lost time.Time) time.T
 // classes prepares the configured classes, with the cluster identity where their origins want it.
 func classes(
 	ctx context.Context, config *configv1alpha1.HubConfiguration, source client.Reader,
-) ([]managedresource.ClassOptions, error) {
+) ([]workers.Class, error) {
 	identities := map[string]string{}
 	resolve := func(value *string) (string, error) {
 		if value == nil {
@@ -100,7 +101,7 @@ func classes(
 	if err != nil {
 		return nil, err
 	}
-	var out []managedresource.ClassOptions
+	var out []workers.Class
 	for _, c := range config.Classes {
 		if c.ClusterID != nil {
 			own, err := resolve(c.ClusterID)
@@ -113,7 +114,7 @@ func classes(
 		if err != nil {
 			return nil, err //nolint:wrapcheck // it names the class
 		}
-		out = append(out, managedresource.ClassOptions{Class: class, ConcurrentSyncs: c.ConcurrentSyncs})
+		out = append(out, workers.Class{Class: class, ConcurrentSyncs: c.ConcurrentSyncs})
 	}
 	return out, nil
 }

@@ -12,7 +12,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
-	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
+	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 )
 
@@ -57,7 +57,7 @@ func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Resul
 // migrate deals with a ManagedResource whose objects are in another cluster than the one it belongs to now: they are
 // deleted there, or left if that cluster is gone.
 func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	s.status, _ = r.targets.clusters.GetStatus(s.Target)
+	s.status, _ = r.targets.Clusters.GetStatus(s.Target)
 	bound, now := s.BoundUID(), s.status
 	if bound == "" || now.State != clustercache.StateConnected || now.UID == bound {
 		return goOn()
@@ -72,12 +72,12 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 	if err != nil {
 		return end(err)
 	}
-	oldStatus, _ := r.targets.clusters.GetStatus(old)
+	oldStatus, _ := r.targets.Clusters.GetStatus(old)
 	switch {
 	case len(s.MR.Status.Resources) == 0 || ptr.Deref(s.MR.Spec.KeepObjects, false):
 	case !found:
 		r.events.Left(&s.Subject, fmt.Sprintf("the cluster with UID %s is no longer registered", bound))
-	case givenUp(s.MR, oldStatus):
+	case objects.GivenUp(s.MR, oldStatus):
 		r.events.Left(&s.Subject, "their deletion is forced and the old target cluster is not reachable")
 	default:
 		if err := r.status.Write(ctx, &s.Subject, (*status.Draft).Pending); err != nil {
@@ -107,19 +107,11 @@ func (r *reconciler) identify(ctx context.Context, s *scope) (bool, reconcile.Re
 	if uid == "" || s.status.State == clustercache.StateRefused || bound != "" && bound != uid {
 		return endWith(r.health.unreachable(ctx, s))
 	}
-	if known, err := r.targets.identityKnown(ctx, s.Target, uid); err != nil || !known {
+	if known, err := r.targets.IdentityKnown(ctx, s.Target, uid); err != nil || !known {
 		return endWith(reconcile.Result{RequeueAfter: identityRetry}, err)
 	}
-	if err := r.tracker.Track(ctx, s.Name, s.Target, s.MR.Status.Resources, exact(s.MR)); err != nil && !isDown(err) {
+	if err := r.tracker.Track(ctx, s.Name, s.Target, s.MR.Status.Resources, objects.Exact(s.MR)); err != nil && !objects.IsDown(err) {
 		return end(err)
 	}
 	return goOn()
-}
-
-// exact is what of its objects' metadata a ManagedResource wants to have for itself.
-func exact(mr *resourcesv1alpha1.ManagedResource) tracker.Exact {
-	return tracker.Exact{
-		Labels:      ptr.Deref(mr.Spec.ForceOverwriteLabels, false),
-		Annotations: ptr.Deref(mr.Spec.ForceOverwriteAnnotations, false),
-	}
 }

@@ -30,6 +30,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
@@ -94,7 +95,7 @@ func judged(t *testing.T) *judging {
 	}
 	source := store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {})
 	j.reconciler = &reconciler{
-		store: source, targets: &targets{clusters: j.clusters, reader: j.server}, status: status.NewWriter(source, j.clock),
+		store: source, targets: &objects.Targets{Clusters: j.clusters, Reader: j.server}, status: status.NewWriter(source, j.clock),
 		clock: j.clock, syncPeriod: time.Hour, drifts: run.NewLatencies(), changes: run.NewLatencies(),
 		warnings: notes.New(notes.Options{
 			Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {},
@@ -105,7 +106,7 @@ func judged(t *testing.T) *judging {
 		}),
 	}
 	j.health = &health{
-		targets: j.targets, status: j.status, viewer: &view.Viewer{Tracker: j.tracker, Warnings: j.warnings},
+		targets: j.targets, status: j.status, assessor: &status.Assessor{Targets: j.targets, Viewer: &view.Viewer{Tracker: j.tracker, Warnings: j.warnings}},
 	}
 	j.notes = &status.AppliedWriter{Store: source, Tracker: j.tracker}
 	j.track(mr.Status.Resources...)
@@ -156,7 +157,7 @@ func (j *judging) shown() {
 // judge begins a run: it takes the state of the target and what the watches show.
 func (j *judging) judge() {
 	j.work.status, _ = j.clusters.GetStatus(j.work.Target)
-	j.work.compared = j.tracker.Judge(j.work.Name)
+	j.work.seen.Compared = j.tracker.Judge(j.work.Name)
 }
 
 // setApplied writes the condition ResourcesApplied alone.
@@ -232,7 +233,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			happens: func(j *judging) { hide(j, "ConfigMap.v1", "Deployment.v1.apps", tracker.PodWatch) }, health: kept, rollout: kept,
 		},
 		"a kind is not listed for long": {
-			happens: func(j *judging) { hide(j, "ConfigMap.v1") }, later: syncGrace,
+			happens: func(j *judging) { hide(j, "ConfigMap.v1") }, later: status.SyncGrace,
 			health: "Unknown ChecksPending: " + notListed, rollout: "Unknown ChecksPending: " + notListed,
 		},
 		"a kind may not be watched": {
@@ -243,7 +244,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			happens: func(j *judging) { hide(j, tracker.PodWatch) }, health: wellHealth, rollout: kept,
 		},
 		"pods are not listed for long": {
-			happens: func(j *judging) { hide(j, tracker.PodWatch) }, later: syncGrace, health: wellHealth, rollout: "Unknown ChecksPending: The pods are not listed yet.",
+			happens: func(j *judging) { hide(j, tracker.PodWatch) }, later: status.SyncGrace, health: wellHealth, rollout: "Unknown ChecksPending: The pods are not listed yet.",
 		},
 		"pods may not be watched": {
 			happens: func(j *judging) { j.clusters.Fail(j.work.Target, tracker.PodWatch, errors.New("forbidden")) },
@@ -259,7 +260,7 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			happens: func(j *judging) {
 				j.clusters.Fail(j.work.Target, "ConfigMap.v1", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, SearchedVersions: []string{"v1"}})
 			},
-			later:  syncGrace,
+			later:  status.SyncGrace,
 			health: `False ConfigMapMissing: ConfigMap c/d does not exist: no matches for kind "ConfigMap" in version "v1"`, rollout: wellRollout,
 		},
 		"a write is not shown yet": {

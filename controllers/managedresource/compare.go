@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// syncGrace is how long a watch may show nothing until it is said, and how often a start looks whether all of them do.
-	syncGrace = 20 * time.Second
 	// startGrace is how long a start says nothing of watches that have not listed yet. With a thousand targets the first
 	// lists take a minute or two on a small machine, and to say so of each ManagedResource, and then that it is over,
 	// would double that.
@@ -73,13 +71,13 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 	if done, result, err := r.mark(ctx, s); done || err != nil {
 		return done, result, err
 	}
-	s.compared = r.tracker.Judge(s.Name)
+	s.seen.Compared = r.tracker.Judge(s.Name)
 	if !r.tracker.Known(s.Name) {
 		if !isNoted {
 			return goOn()
 		}
 		// A start with nothing in memory: what the watches show decides, as a whole.
-		v := &s.compared
+		v := &s.seen.Compared
 		if (!v.Synced || v.AutoscalersUnknown) && len(v.Failed) == 0 {
 			return r.health.awaitLists(ctx, s)
 		}
@@ -92,11 +90,11 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 		r.tracker.AcceptObserved(s.Name, v.Observed)
 		r.tracker.AcceptDone(s.Name, v.Missing, s.MR.Status.Resources)
 		s.succeed(s.input)
-		s.compared = r.tracker.Judge(s.Name)
+		s.seen.Compared = r.tracker.Judge(s.Name)
 		return endWith(r.health.evaluateApplied(ctx, s))
 	}
-	abandoned := r.neighbours.of(ctx, &s.Subject).abandoned(s.State.Yields)
-	s.limitCorrections(slices.Concat(s.compared.Drifted, s.compared.Missing, abandoned))
+	abandoned := r.neighbours.Of(ctx, &s.Subject).Abandoned(s.State.Yields)
+	s.limitCorrections(slices.Concat(s.seen.Compared.Drifted, s.seen.Compared.Missing, abandoned))
 	switch {
 	case len(s.todo) > 0:
 		return goOn()
@@ -118,13 +116,13 @@ func (r *reconciler) backOff(ctx context.Context, s *scope) (bool, reconcile.Res
 	if len(s.todo) > 0 || pause == 0 || !s.current || s.status.State != clustercache.StateConnected {
 		return goOn()
 	}
-	s.compared = r.tracker.Judge(s.Name)
-	if slices.ContainsFunc(s.compared.Missing, func(k inventory.Key) bool { return s.State.Awaited[k] }) {
+	s.seen.Compared = r.tracker.Judge(s.Name)
+	if slices.ContainsFunc(s.seen.Compared.Missing, func(k inventory.Key) bool { return s.State.Awaited[k] }) {
 		return goOn()
 	}
 	// Objects that never were right are left alone.
 	now := r.clock.Now()
-	drifted := slices.DeleteFunc(slices.Concat(s.compared.Drifted, s.compared.Lost), func(k inventory.Key) bool {
+	drifted := slices.DeleteFunc(slices.Concat(s.seen.Compared.Drifted, s.seen.Compared.Lost), func(k inventory.Key) bool {
 		return s.State.MayCorrect(k, now) > 0
 	})
 	s.pause = pause

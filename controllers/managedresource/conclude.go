@@ -12,6 +12,7 @@ import (
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/status"
@@ -32,38 +33,39 @@ const (
 func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	r.events.Report(&s.Subject, s.applied)
 	r.events.WarnUnplaced(&s.Subject, s.bundle, s.applied)
-	r.events.ReportPruned(&s.Subject, s.plan.pruneCause(), s.pruned, func() string { return r.content.EmptiedBy(ctx, &s.Subject) })
+	emptiedBy := func() string { return r.content.EmptiedBy(ctx, &s.Subject) }
+	r.events.ReportPruned(&s.Subject, s.plan.PruneCause(), s.pruned, emptiedBy)
 	inv, pending := s.inventoryAfter()
 	failures := apply.Failures(s.applied)
-	if r.targets.lost(ctx, &s.Subject, failures, pending) {
+	if r.targets.Lost(ctx, &s.Subject, failures, pending) {
 		return endWith(r.health.concludeLost(ctx, s, inv))
 	}
-	run := conditions.Run{
-		Faults: s.plan.faults, Undecoded: s.plan.decoding, Failures: failures, Pending: pending, Unreleased: s.kept,
+	result := conditions.Run{
+		Faults: s.plan.Faults, Undecoded: s.plan.Decoding, Failures: failures, Pending: pending, Unreleased: s.kept,
 		Yielded: s.State.Yields,
 	}
-	c := run.Applied()
+	c := result.Applied()
 	finished := c.Reason == resourcesv1alpha1.ReasonApplySucceeded ||
 		c.Reason == resourcesv1alpha1.ReasonDecodingFailed || c.Reason == resourcesv1alpha1.ReasonOwnedByOther
-	if err := r.tracker.Track(ctx, s.Name, s.Target, inv, exact(s.MR)); err != nil {
+	if err := r.tracker.Track(ctx, s.Name, s.Target, inv, objects.Exact(s.MR)); err != nil {
 		return end(err)
 	}
 	if finished {
 		r.tracker.AwaitShown(ctx, s.Name, shownPatience) // or else the health needs a write of its own right afterwards
 	}
 	r.lacks.Retry(&s.Subject, s.applied, r.enqueue)
-	s.compared = r.tracker.Judge(s.Name)
+	s.seen.Compared = r.tracker.Judge(s.Name)
 	err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = inv
 		if !finished {
-			r.health.assessFailure(ctx, d, s)
+			r.health.assessor.AssessFailure(ctx, d, &s.Subject, &s.seen)
 		}
 		d.Set(resourcesv1alpha1.ConditionResourcesApplied, c)
 		if finished {
 			d.ObservedGeneration = s.MR.Generation
-			d.SecretsDataChecksum = ptr.To(s.plan.checksum)
+			d.SecretsDataChecksum = ptr.To(s.plan.Checksum)
 		}
-		r.health.assess(ctx, d, s)
+		r.health.assessor.Assess(ctx, d, &s.Subject, &s.seen)
 	})
 	if err != nil {
 		return end(err)
@@ -83,7 +85,7 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	}
 	s.State.NoteDue = r.clock.Now().Add(status.NoteDelay)
 	// Changes of the objects while they were written were recorded, but caused no run.
-	if v := &s.compared; v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
+	if v := &s.seen.Compared; v.Synced && len(v.Drifted)+len(v.Missing)+len(v.Unknown) > 0 {
 		return endWith(reconcile.Result{RequeueAfter: busyRetry, Priority: new(dispatch.PriorityDrift)}, nil)
 	}
 	return endWith(r.notes.WriteWhenDue(ctx, &s.Subject, s.input, s.settled()))
@@ -100,8 +102,8 @@ func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions
 		s.succeed(s.input) // what was left to others comes back by events
 		r.lacks.Set(s.Name, s.Target, false)
 		result := s.settled()
-		if s.compared.Synced {
-			for _, key := range s.compared.Missing { // or it does not
+		if s.seen.Compared.Synced {
+			for _, key := range s.seen.Compared.Missing { // or it does not
 				result = run.ForDrift(result, s.correctable(key, r.clock.Now()))
 			}
 		}
@@ -111,7 +113,7 @@ func (r *reconciler) concludeFailure(ctx context.Context, s *scope, c conditions
 	lacking := slices.ContainsFunc(failures, func(o apply.Outcome) bool { return conditions.Lacks(o.Err) })
 	r.lacks.Set(s.Name, s.Target, lacking)
 	result = s.withDrift(s.whenDue(result, pending), failures...)
-	if r.objects.wentMeanwhile(&s.Subject, s.present, s.State.Awaited) {
+	if r.objects.WentMeanwhile(&s.Subject, s.present, s.State.Awaited) {
 		result = run.Sooner(result, busyRetry)
 	}
 	return endWith(result, nil)
@@ -136,11 +138,11 @@ func awaited(failures []apply.Outcome, pending []prune.Outcome) map[inventory.Ke
 func (s *scope) inventoryAfter() (inv []resourcesv1alpha1.ObjectReference, pending []prune.Outcome) {
 	book := s.Book()
 	wanted := sets.Set[inventory.Key]{}
-	for i := range s.plan.objects {
-		wanted.Insert(inventory.KeyOf(s.plan.objects[i].Entry))
+	for i := range s.plan.Objects {
+		wanted.Insert(inventory.KeyOf(s.plan.Objects[i].Entry))
 	}
-	for i := range s.plan.objects {
-		entry := s.plan.objects[i].Entry
+	for i := range s.plan.Objects {
+		entry := s.plan.Objects[i].Entry
 		if o := s.applied[i]; o.Err == nil {
 			entry.UID = o.UID
 		} else if same := book.Same(o.Key); len(same) > 0 {
@@ -154,7 +156,7 @@ func (s *scope) inventoryAfter() (inv []resourcesv1alpha1.ObjectReference, pendi
 		}
 		inv = append(inv, entry)
 	}
-	if s.plan.complete() {
+	if s.plan.Complete() {
 		for _, o := range s.pruned {
 			if o.Result == prune.Pending {
 				inv, pending = append(inv, o.Ref), append(pending, o)
@@ -164,8 +166,8 @@ func (s *scope) inventoryAfter() (inv []resourcesv1alpha1.ObjectReference, pendi
 		inv = append(inv, s.old...)
 	}
 	for _, o := range s.released {
-		if s.kept[inventory.KeyOf(o.entry)] != nil {
-			inv = append(inv, o.entry)
+		if s.kept[inventory.KeyOf(o.Entry)] != nil {
+			inv = append(inv, o.Entry)
 		}
 	}
 	inventory.Sort(inv)

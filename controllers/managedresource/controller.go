@@ -30,6 +30,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/store"
 	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
+	"github.com/trellis-hub/trellis/controllers/managedresource/workers"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/fairqueue"
 )
@@ -43,7 +44,7 @@ type Options struct {
 	Clusters clustercache.ClusterCache
 	Secrets  *secretindex.Index
 	Bundles  *bundle.Cache
-	Classes  []ClassOptions
+	Classes  []workers.Class
 	Events   events.EventRecorder
 	Metrics  *telemetry.Metrics
 	Logger   logr.Logger
@@ -78,7 +79,7 @@ type Controller struct {
 	warnings   *notes.Reader
 	dispatcher *dispatch.Dispatcher
 	reconciler *reconciler
-	workers    *workers
+	workers    *workers.Workers
 	began      atomic.Pointer[time.Time]
 }
 
@@ -124,7 +125,7 @@ func New(o Options) (*Controller, error) {
 		Notify: func(mr types.NamespacedName) { c.notify(mr, tracker.CauseHealth) },
 	})
 	c.reconciler = newReconciler(o, c, source)
-	c.workers = newWorkers(workersOptions{
+	c.workers = workers.New(workers.Options{
 		Run: c.reconciler.Reconcile, RunTimeout: o.RunTimeout, Clock: o.Clock, Logger: o.Logger, Metrics: o.Metrics,
 		QueueMetrics: o.QueueMetrics,
 	})
@@ -161,7 +162,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	run := func(what string, f func(context.Context) error) {
+	start := func(what string, f func(context.Context) error) {
 		wg.Go(func() {
 			if err := f(ctx); err != nil && ctx.Err() == nil {
 				cancel(fmt.Errorf("%s: %w", what, err))
@@ -170,7 +171,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	ready := make(chan struct{}, len(c.options.Classes))
 	for _, class := range c.options.Classes {
-		ctrl, err := c.workers.controller(class, func(queue priorityqueue.PriorityQueue[dispatch.Request]) {
+		ctrl, err := c.workers.Controller(class, func(queue priorityqueue.PriorityQueue[dispatch.Request]) {
 			c.dispatcher.SetQueue(class.Name, queue)
 			ready <- struct{}{}
 		})
@@ -178,7 +179,7 @@ func (c *Controller) Start(ctx context.Context) error {
 			cancel(err)
 			break
 		}
-		run(fmt.Sprintf("class %q", class.Name), ctrl.Start)
+		start(fmt.Sprintf("class %q", class.Name), ctrl.Start)
 	}
 	for range c.options.Classes {
 		select {
@@ -194,8 +195,8 @@ func (c *Controller) Start(ctx context.Context) error {
 		Cache: c.options.Cache, Clusters: c.options.Clusters, Assigner: c.assigner, Tracker: c.tracker,
 		Changes: c.reconciler.changes, QueueMetrics: c.options.QueueMetrics, Clock: c.options.Clock,
 	})()
-	run("events", c.dispatcher.Watch)
-	run("warnings", c.warnings.Run)
+	start("events", c.dispatcher.Watch)
+	start("warnings", c.warnings.Run)
 
 	<-ctx.Done()
 	c.options.Secrets.SetHandler(nil)
@@ -218,7 +219,7 @@ func (c *Controller) Began() time.Time {
 
 // WorkersLostSince returns since when no worker of some class has been able to begin anything, because all of them are
 // occupied by runs that do not end; zero if there is no such class.
-func (c *Controller) WorkersLostSince() time.Time { return c.workers.lostSince() }
+func (c *Controller) WorkersLostSince() time.Time { return c.workers.LostSince() }
 
 // OldestHandling returns since when the longest running handler of an informer has been handling an event; zero if
 // none is.

@@ -30,27 +30,27 @@ func (r *reconciler) correct(ctx context.Context, s *scope) (bool, reconcile.Res
 	for _, key := range s.todo {
 		s.State.Corrected(key, now)
 	}
-	r.objects.noteAutoscalers(ctx, &s.Subject, s.Access, s.plan.prepared(s.todo...), true)
+	r.objects.NoteAutoscalers(ctx, &s.Subject, s.Access, s.plan.Prepared(s.todo...), true)
 	accepted, _ := r.tracker.AcceptedStates(s.Name) // Begin forgets those that left the selection
 	r.tracker.Begin(s.Name, s.todo...)
 	defer r.tracker.End(s.Name) // after a panic, too
-	found := r.objects.examine(ctx, r.neighbours.of(ctx, &s.Subject), s.plan, s.todo, accepted)
-	if found.wait > 0 {
-		s.waitAtMost(found.wait)
+	found := r.objects.Examine(ctx, r.neighbours.Of(ctx, &s.Subject), s.plan, s.todo, accepted)
+	if found.Wait > 0 {
+		s.waitAtMost(found.Wait)
 	}
 	var outcomes []apply.Outcome
-	if len(found.drifts) > 0 {
-		todo := make([]apply.Intent, 0, len(found.drifts))
-		for _, d := range found.drifts {
+	if len(found.Drifts) > 0 {
+		todo := make([]apply.Intent, 0, len(found.Drifts))
+		for _, d := range found.Drifts {
 			todo = append(todo, d.Intent)
 		}
-		outcomes = r.objects.apply(ctx, &s.Subject, todo)
+		outcomes = r.objects.Apply(ctx, &s.Subject, todo)
 	}
 	r.tracker.End(s.Name)
 	if err := ctx.Err(); err != nil {
 		return end(err)
 	}
-	return endWith(r.concludeCorrection(ctx, s, found.drifts, append(outcomes, found.unread...)))
+	return endWith(r.concludeCorrection(ctx, s, found.Drifts, append(outcomes, found.Unread...)))
 }
 
 // waitAtMost has another look at drift come after some time at the latest.
@@ -80,7 +80,7 @@ func (r *reconciler) concludeCorrection(
 		}
 	}
 	failures := apply.Failures(outcomes)
-	if r.targets.lost(ctx, &s.Subject, failures, nil) {
+	if r.targets.Lost(ctx, &s.Subject, failures, nil) {
 		return r.health.concludeLost(ctx, s, withUIDs(s.MR.Status.Resources, uids))
 	}
 	switch { // what could not be corrected is measured on
@@ -90,22 +90,22 @@ func (r *reconciler) concludeCorrection(
 		r.metrics.DriftLasted(&s.Subject, now.Sub(s.drifted))
 	}
 	failures = slices.DeleteFunc(failures, func(o apply.Outcome) bool { return errors.Is(o.Err, apply.ErrTerminating) })
-	run := conditions.Run{Failures: failures, Yielded: s.State.Yields}
-	c := run.Applied()
+	result := conditions.Run{Failures: failures, Yielded: s.State.Yields}
+	c := result.Applied()
 	// What the last attempt at everything found stands until the next one: this run looked at some of it only.
 	reason := status.AppliedReason(s.MR)
 	concerned := len(failures) > 0 && reason != resourcesv1alpha1.ReasonApplyFailed || status.AppliedTrue(s.MR) ||
 		reason == resourcesv1alpha1.ReasonOwnedByOther
-	s.compared = r.tracker.Judge(s.Name)
+	s.seen.Compared = r.tracker.Judge(s.Name)
 	err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = withUIDs(d.Resources, uids)
 		if len(failures) > 0 {
-			r.health.assessFailure(ctx, d, s)
+			r.health.assessor.AssessFailure(ctx, d, &s.Subject, &s.seen)
 		}
 		if concerned {
 			d.Set(resourcesv1alpha1.ConditionResourcesApplied, c)
 		}
-		r.health.assess(ctx, d, s)
+		r.health.assessor.Assess(ctx, d, &s.Subject, &s.seen)
 	})
 	if err != nil {
 		return reconcile.Result{}, err
@@ -130,7 +130,7 @@ func (r *reconciler) concludeCorrection(
 		return reconcile.Result{}, err
 	}
 	// What drifted again meanwhile is looked at when its turn comes.
-	for _, key := range slices.Concat(s.compared.Drifted, s.compared.Missing) {
+	for _, key := range slices.Concat(s.seen.Compared.Drifted, s.seen.Compared.Missing) {
 		s.waitAtMost(s.correctable(key, now))
 	}
 	if s.wait > 0 {

@@ -12,6 +12,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/status"
@@ -35,14 +36,14 @@ func (r *reconciler) cleanUp(ctx context.Context, s *scope) (bool, reconcile.Res
 	if s.NeedsNoTarget() {
 		return goOn()
 	}
-	key, targetStatus, registered, err := r.targets.ofObjects(ctx, &s.Subject, r.assigner)
+	key, targetStatus, registered, err := r.targets.OfObjects(ctx, &s.Subject, r.assigner)
 	if err != nil {
 		return end(err)
 	}
 	switch {
 	case !registered:
 		r.events.Left(&s.Subject, "its target cluster is no longer registered")
-	case givenUp(s.MR, targetStatus):
+	case objects.GivenUp(s.MR, targetStatus):
 		r.events.Left(&s.Subject, "its deletion is forced and the target cluster is not reachable")
 	default:
 		return r.clean(ctx, s, key, targetStatus)
@@ -61,29 +62,29 @@ func (r *reconciler) clean(
 				resourcesv1alpha1.ReasonDeletionPending, message)
 		}))
 	}
-	if bound := s.BoundUID(); !reachable(targetStatus) || bound != "" && targetStatus.UID != bound {
+	if bound := s.BoundUID(); !objects.Reachable(targetStatus) || bound != "" && targetStatus.UID != bound {
 		return waits(waitsForTarget(s, key, targetStatus))
 	}
-	if paused, err := r.targets.paused(ctx, key); err != nil {
+	if paused, err := r.targets.Paused(ctx, key); err != nil {
 		return end(err)
 	} else if paused { // unpausing it is an event
 		return waits(waitsForPause(s, key))
 	}
-	target, err := r.targets.access(ctx, key, targetStatus.UID)
+	target, err := r.targets.Access(ctx, key, targetStatus.UID)
 	if err != nil {
 		return end(err)
 	}
-	pruning, err := r.targets.pruneAccess(ctx, key, targetStatus.UID, target)
+	pruning, err := r.targets.PruneAccess(ctx, key, targetStatus.UID, target)
 	if err != nil {
 		return end(err)
 	}
-	policy := r.objects.prunePolicy(r.neighbours.in(ctx, &s.Subject, targetStatus.UID, key), nil)
+	policy := r.objects.PrunePolicy(r.neighbours.In(ctx, &s.Subject, targetStatus.UID, key), nil)
 	policy.Forced = resourcesv1alpha1.IsTruthy(s.MR.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
-	if err := r.tracker.Track(ctx, s.Name, key, s.MR.Status.Resources, exact(s.MR)); err != nil && !isDown(err) {
+	if err := r.tracker.Track(ctx, s.Name, key, s.MR.Status.Resources, objects.Exact(s.MR)); err != nil && !objects.IsDown(err) {
 		return end(err)
 	}
-	s.compared, _ = r.objects.begin(&s.Subject)
-	s.present = s.compared.Observed
+	s.seen.Compared, _ = r.objects.Begin(&s.Subject)
+	s.present = s.seen.Compared.Observed
 	defer r.tracker.End(s.Name) // after a panic, too
 	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
 	defer cancel()
@@ -117,7 +118,7 @@ func (r *reconciler) clean(
 	if progress {
 		pause = min(pause, time.Second)
 	}
-	if r.objects.wentMeanwhile(&s.Subject, s.present, awaited(nil, pending)) {
+	if r.objects.WentMeanwhile(&s.Subject, s.present, awaited(nil, pending)) {
 		pause = busyRetry
 	}
 	return endWith(s.whenDue(reconcile.Result{RequeueAfter: pause}, pending), nil)
@@ -154,7 +155,7 @@ func (r *reconciler) letGo(ctx context.Context, s *scope) (bool, reconcile.Resul
 func waitsForTarget(s *scope, key clustercache.ClusterKey, status clustercache.Status) string {
 	message := fmt.Sprintf("Waiting for the target cluster to delete %d objects: %s.",
 		len(s.MR.Status.Resources), describeState(key, status))
-	if !reachable(status) {
+	if !objects.Reachable(status) {
 		message += fmt.Sprintf(" The annotation %s=true gives up on them.", resourcesv1alpha1.ForceDeletionAnnotation)
 	}
 	return message

@@ -4,18 +4,24 @@
 // The package is the part between the engine, a library that makes a target look like manifests, and the clusters. Its
 // own packages can be read alone:
 //
+//	run                 what a run is about, and what is remembered between runs
 //	source/assignment   which class a ManagedResource belongs to, and which target
 //	source/store        reading and writing ManagedResources
 //	source/references   which Secrets a ManagedResource refers to
+//	source/content      reading those Secrets, within the memory for bundles
 //	source/secretindex  when the content of a ManagedResource changed
 //	source/sharing      which other ManagedResources list an object
 //	source/barrier      a cache barrier: a term begins with what the last one wrote
 //	source/intern       equal texts of ManagedResources, interned
+//	objects             what a run does with objects in their target: plan, ownership, writes, dry run
 //	observe/tracker     watching what a ManagedResource owns
 //	observe/view        what the watches show of it
 //	observe/conditions  what is said of it in the conditions
 //	observe/notes       what the target's events say beside
+//	status              writing the status, and judging health for it
+//	telemetry           metrics and events
 //	dispatch            which ManagedResources an event concerns
+//	workers             the queue and the workers of each class
 //
 // Every class has a queue and workers of its own; queues are fair between namespaces, then targets. A dispatcher sends
 // events to the queue that is responsible. One reconciler serves all queues.
@@ -27,11 +33,10 @@
 // target or migrated from the last one (adopt.go) and compared with it by one judgement of the watches (compare.go).
 // What follows, if anything differs, goes from the Secret to the PATCH: read, connect, plan, and then either correct
 // what drifted (correct.go) or mark, store the inventory, write, and conclude (write.go, conclude.go). The phases use
-// parts that know nothing of them: content (Secrets), targets (clients), plan, objects (what is sent), neighbours
-// (which others list an object), health, statusWriter and recorder.
+// parts that know nothing of them, and that get the subject of the run instead of its scope.
 //
-// What is remembered between runs is a state, which the one worker has that has the ManagedResource in hand. All of it
-// may be lost: what was applied is noted on the ManagedResource, so a successor that finds all as it was writes and
+// What is remembered between runs is a run.State, which the one worker has that has the ManagedResource in hand. All of
+// it may be lost: what was applied is noted on the ManagedResource, so a successor that finds all as it was writes and
 // reads nothing.
 //
 // The rules that keep it safe: the inventory is written before the target is; what is deleted was in the inventory and
@@ -43,8 +48,8 @@
 //	per target           rate, requests in flight, breaker of its connection (clustercache), runs in flight (fairqueue)
 //	per class            seats for runs that compute (fairqueue)
 //	for the whole hub    memory of decoded bundles (a semaphore in engine/bundle)
-//	per object           backoff of failed runs and of corrections (state.go)
-//	towards the source   one rate for what thousands say at once, and debounced writes about health (status.go)
+//	per object           backoff of failed runs and of corrections (run)
+//	towards the source   one rate for what thousands say at once, and debounced writes about health (status)
 //
 // # Trade-offs
 //

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/targetfacts"
+	"github.com/trellis-hub/trellis/controllers/managedresource/workers"
 )
 
 // memoryTimeout bounds reads that are answered by informers and cannot take long.
@@ -15,7 +16,7 @@ const memoryTimeout = time.Second
 // Facts implements targetfacts.Publisher.
 func (c *Controller) Facts(cluster clustercache.ClusterKey) targetfacts.Facts {
 	s := targetfacts.Facts{DriftLastHour: int64(c.options.Metrics.DriftLastHour(cluster, c.options.Clock.Now()))}
-	if slices.ContainsFunc(c.options.Classes, func(class ClassOptions) bool { return class.DryRun }) {
+	if slices.ContainsFunc(c.options.Classes, func(class workers.Class) bool { return class.DryRun }) {
 		s.DryRun = c.reconciler.dryRuns.Sum(cluster)
 	}
 	return s

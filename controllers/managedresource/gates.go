@@ -10,6 +10,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/metrics"
@@ -55,7 +56,7 @@ func (r *reconciler) assign(ctx context.Context, s *scope) (bool, reconcile.Resu
 		"class", assignment.ClassName(s.Class.Name), "target", metrics.TargetName(s.Target),
 		"managedResource", s.Name.String(),
 	)
-	status, _ := r.targets.clusters.GetStatus(s.Target)
+	status, _ := r.targets.Clusters.GetStatus(s.Target)
 	if s.State.Rewinds != status.Rewinds {
 		// The target went back in time. What its watches show decides now, as after a start.
 		r.tracker.Unlearn(s.Name)
@@ -73,7 +74,7 @@ func (r *reconciler) assign(ctx context.Context, s *scope) (bool, reconcile.Resu
 // pause ends the run while the operator stopped all work on the target. A deletion says that it waits for that. The
 // conditions of others stay as they are: they remain true, and the TargetCluster reports the pause.
 func (r *reconciler) pause(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	paused, err := r.targets.paused(ctx, s.Target)
+	paused, err := r.targets.Paused(ctx, s.Target)
 	if err != nil || !paused || s.NeedsNoTarget() {
 		return err != nil, reconcile.Result{}, err
 	}
@@ -134,7 +135,9 @@ func (r *reconciler) dryRun(ctx context.Context, s *scope) (bool, reconcile.Resu
 	if !s.Class.DryRun {
 		return goOn()
 	}
-	report, err := (&previewer{r.content, r.targets, r.objects, r.neighbours}).preview(ctx, &s.Subject)
+	report, err := (&objects.Previewer{
+		Content: r.content, Targets: r.targets, Objects: r.objects, Neighbours: r.neighbours,
+	}).Preview(ctx, &s.Subject)
 	if report != nil {
 		r.dryRuns.Set(s.Name, s.Target, *report)
 	}

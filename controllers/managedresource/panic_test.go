@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/clock"
 
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/assignment"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/content"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/sharing"
@@ -18,9 +19,9 @@ import (
 func TestEventsNotifyAfterARunPanicked(t *testing.T) {
 	j := judged(t)
 	j.work.Class = &assignment.Class{}
-	j.neighbours = &neighbours{index: sharing.NewIndex(), assigner: &assignment.Assigner{}}
+	j.neighbours = &objects.Neighbours{Index: sharing.NewIndex(), Assigner: &assignment.Assigner{}}
 	j.content = &content.Reader{Bundles: bundle.NewCache(1<<20, bundle.Limits{}, clock.RealClock{})}
-	j.objects = &objects{tracker: j.tracker}
+	j.objects = &objects.Writer{Tracker: j.tracker}
 	j.clusters.Add(j.work.Target, clustersfake.Target{Client: j.server})
 	j.track(j.work.MR.Status.Resources...)
 	j.shown()

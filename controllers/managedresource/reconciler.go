@@ -15,6 +15,7 @@ import (
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/view"
@@ -47,12 +48,12 @@ var (
 // reconciler works on ManagedResources. One serves the queues of all classes.
 type reconciler struct {
 	store      *store.Store
-	targets    *targets
+	targets    *objects.Targets
 	content    *content.Reader
 	assigner   *assignment.Assigner
 	tracker    *tracker.Tracker
-	objects    *objects
-	neighbours *neighbours
+	objects    *objects.Writer
+	neighbours *objects.Neighbours
 	warnings   *notes.Reader
 	status     *status.Writer
 	health     *health
@@ -80,23 +81,26 @@ type reconciler struct {
 
 // newReconciler returns the reconciler of a controller, whose other parts are there.
 func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
-	targets := &targets{clusters: o.Clusters, reader: o.Cache}
+	targets := &objects.Targets{Clusters: o.Clusters, Reader: o.Cache}
 	writer := status.NewWriter(source, o.Clock)
 	return &reconciler{
 		store: source, targets: targets, assigner: c.assigner, tracker: c.tracker, warnings: c.warnings,
-		neighbours: &neighbours{index: c.shared, assigner: c.assigner},
+		neighbours: &objects.Neighbours{Index: c.shared, Assigner: c.assigner},
 		content: &content.Reader{
 			Live: o.Client, Secrets: o.Secrets, Bundles: o.Bundles, ManagedBy: o.ManagedBy, Parallel: o.ParallelObjects,
 		},
-		objects: &objects{
-			tracker: c.tracker,
-			applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
+		objects: &objects.Writer{
+			Tracker: c.tracker,
+			Applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 
-			keepGarbageCollectable: o.KeepGarbageCollectable,
+			KeepGarbageCollectable: o.KeepGarbageCollectable,
 		},
 		status: writer,
 		health: &health{
-			targets: targets, status: writer, viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
+			targets: targets, status: writer,
+			assessor: &status.Assessor{
+				Targets: targets, Viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
+			},
 		},
 		notes:  &status.AppliedWriter{Store: source, Tracker: c.tracker},
 		events: telemetry.NewRecorder(o.Events, o.Clock, o.Metrics), metrics: o.Metrics, clock: o.Clock, log: o.Logger,
@@ -149,7 +153,7 @@ func (r *reconciler) settle(
 	ctx context.Context, s *scope, result reconcile.Result, err error,
 ) (reconcile.Result, error) {
 	need, busy := bundle.IsBusy(err)
-	if err != nil && !isDown(err) && !s.forgotten {
+	if err != nil && !objects.IsDown(err) && !s.forgotten {
 		r.changes.Resume(s.Name, s.changed) // it is not applied yet, however long runs take
 	}
 	switch {
@@ -162,7 +166,7 @@ func (r *reconciler) settle(
 		return reconcile.Result{}, fmt.Errorf("a run took longer than %s: %w", r.timeout, err) // tried again, later
 	case ctx.Err() != nil:
 		return reconcile.Result{}, nil //nolint:nilerr // leadership ends; the successor starts from the source
-	case isDown(err):
+	case objects.IsDown(err):
 		s.cut = true
 		return reconcile.Result{}, nil // the connect event brings it back
 	case errors.Is(err, clustercache.ErrConnectionReplaced), apierrors.IsConflict(err):

@@ -11,9 +11,11 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
+	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
+	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/engine/apply"
 	"github.com/trellis-hub/trellis/engine/bundle"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -37,10 +39,9 @@ type scope struct {
 	drifted, changed time.Time
 
 	status  clustercache.Status // of the target
-	input   string              // what is to be applied, see inputOf
+	input   string              // what is to be applied, see content.Reader
 	current bool                // the versions of all Secrets are known
-	// compared is how the watches show the objects, compared with how they were applied.
-	compared tracker.Comparison
+	seen    status.Seen         // of the objects by the watches
 	// todo are the objects that are to be corrected; none: everything is to be applied.
 	todo []inventory.Key
 	wait time.Duration // until the next of them may be corrected; zero if none has to wait
@@ -48,21 +49,16 @@ type scope struct {
 	pause time.Duration
 
 	bundle *bundle.Bundle
-	plan   *plan
+	plan   *objects.Plan
 
 	before   []resourcesv1alpha1.ObjectReference // the inventory before the run
 	listed   inventory.Lookup                    // that finds what it lists
 	old      []resourcesv1alpha1.ObjectReference // of them, what is to be deleted
-	released []orphan                            // and what is to stay
+	released []objects.Orphan                    // and what is to stay
 	present  map[inventory.Key]tracker.Accepted  // what the watches showed when the run began to write
 	applied  []apply.Outcome                     // of the plan's objects, in their order
 	pruned   []prune.Outcome                     // of the old ones
 	kept     map[inventory.Key]error             // why released ones still bear marks, by the keys of their entries
-
-	// What the assessment of health found.
-	unjudged  bool // the conditions were left pending because the watches did not show everything yet
-	partial   bool // the health of those objects alone was judged that are applied
-	explained bool // the target's events explain unhealthy objects
 }
 
 // phase is a step of a run. done ends the run with the result, and so does an error.
@@ -113,19 +109,19 @@ func (s *scope) settled() reconcile.Result {
 	if _, until := s.State.Contested(now); !until.IsZero() {
 		result = run.Sooner(result, until.Sub(now)+time.Second)
 	}
-	if s.explained {
+	if s.seen.Explained {
 		result = run.Sooner(result, notes.Pause)
 	}
 	result = s.withDrift(result)
-	switch v := &s.compared; {
+	switch v := &s.seen.Compared; {
 	case v.Unseen > 0:
 		return run.Sooner(result, tracker.UnseenGrace+time.Second)
 	case !v.Synced || v.PodsUnknown: // the sync is an event; that it takes too long is none
-		if blind := s.State.BlindFor(true, now); blind < syncGrace {
-			return run.Sooner(result, syncGrace-blind)
+		if blind := s.State.BlindFor(true, now); blind < status.SyncGrace {
+			return run.Sooner(result, status.SyncGrace-blind)
 		}
 		return result
-	case s.unjudged && len(v.Outdated) == 0: // an event came while the objects were looked through
+	case s.seen.Unjudged && len(v.Outdated) == 0: // an event came while the objects were looked through
 		return run.Sooner(result, busyRetry)
 	default:
 		return result
@@ -136,7 +132,7 @@ func (s *scope) settled() reconcile.Result {
 // right wait for the next attempt at everything, and so do those that the run failed at.
 func (s *scope) withDrift(result reconcile.Result, failures ...apply.Outcome) reconcile.Result {
 	now := s.Clock.Now()
-	for _, key := range slices.Concat(s.compared.Drifted, s.compared.Lost) {
+	for _, key := range slices.Concat(s.seen.Compared.Drifted, s.seen.Compared.Lost) {
 		if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return o.Key == key }) {
 			result = run.ForDrift(result, s.correctable(key, now))
 		}

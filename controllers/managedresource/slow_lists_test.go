@@ -64,12 +64,12 @@ func (j *restarting) expectWait(left time.Duration) {
 // A thousand targets list for minutes after a start. What was applied before is not applied again for that.
 func TestStartWaitsForListsThatTakeLong(t *testing.T) {
 	j := restarted(t)
-	j.expectWait(syncGrace)
+	j.expectWait(status.SyncGrace)
 	j.clock.Step(5 * time.Second)
-	j.expectWait(syncGrace - 5*time.Second)
+	j.expectWait(status.SyncGrace - 5*time.Second)
 	for range 4 {
-		j.clock.Step(syncGrace)
-		j.expectWait(syncGrace)
+		j.clock.Step(status.SyncGrace)
+		j.expectWait(status.SyncGrace)
 	}
 	j.shown()
 	done, _ := j.start()
@@ -83,14 +83,14 @@ func TestStartSaysWhatIsNotListed(t *testing.T) {
 	j := restarted(t)
 	j.clusters.Put(j.work.Target, "Deployment.v1.apps", j.deployment("10", "True"))
 	j.clusters.Sync(j.work.Target, "Deployment.v1.apps", true)
-	j.expectWait(syncGrace)
-	for said := time.Duration(0); said < startGrace; said += syncGrace {
+	j.expectWait(status.SyncGrace)
+	for said := time.Duration(0); said < startGrace; said += status.SyncGrace {
 		j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(BeEmpty())
-		j.clock.Step(syncGrace)
-		j.expectWait(syncGrace)
+		j.clock.Step(status.SyncGrace)
+		j.expectWait(status.SyncGrace)
 	}
-	j.clock.Step(syncGrace)
-	j.expectWait(syncGrace)
+	j.clock.Step(status.SyncGrace)
+	j.expectWait(status.SyncGrace)
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown ChecksPending: ConfigMap: the target has not listed its objects yet."))
 }
 
@@ -103,12 +103,12 @@ func TestStartDoesNotWait(t *testing.T) {
 		"for other kinds if something was deleted meanwhile": func(j *restarting) {
 			j.clusters.Delete(j.work.Target, "ConfigMap.v1", types.NamespacedName{Namespace: "c", Name: "d"})
 			j.clusters.Sync(j.work.Target, "ConfigMap.v1", true)
-			j.clock.Step(syncGrace)
+			j.clock.Step(status.SyncGrace)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := restarted(t)
-			j.expectWait(syncGrace)
+			j.expectWait(status.SyncGrace)
 			happens(j)
 			done, _ := j.start()
 			j.Expect(done).To(BeFalse(), "it is applied")
@@ -119,10 +119,10 @@ func TestStartDoesNotWait(t *testing.T) {
 // A target that was away lists from when it is back.
 func TestStartWaitsFromWhenTheTargetIsConnected(t *testing.T) {
 	j := restarted(t)
-	j.expectWait(syncGrace)
+	j.expectWait(status.SyncGrace)
 	j.clock.Step(listGrace)
 	j.since = j.clock.Now()
-	j.expectWait(syncGrace)
+	j.expectWait(status.SyncGrace)
 	j.clock.Step(listGrace)
 	done, _ := j.start()
 	j.Expect(done).To(BeFalse())

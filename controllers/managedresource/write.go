@@ -12,6 +12,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
+	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/content"
 	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 	"github.com/trellis-hub/trellis/engine/inventory"
@@ -44,8 +45,8 @@ func (r *reconciler) read(ctx context.Context, s *scope) (bool, reconcile.Result
 // connect gets the clients of the target.
 func (r *reconciler) connect(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	var err error
-	s.Access, err = r.targets.access(ctx, s.Target, s.status.UID)
-	if !isDown(err) || len(s.todo) > 0 {
+	s.Access, err = r.targets.Access(ctx, s.Target, s.status.UID)
+	if !objects.IsDown(err) || len(s.todo) > 0 {
 		return err != nil, reconcile.Result{}, err
 	}
 	s.cut = true
@@ -58,7 +59,7 @@ func (r *reconciler) connect(ctx context.Context, s *scope) (bool, reconcile.Res
 // planObjects finds out what the bundle means for the target.
 func (r *reconciler) planObjects(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	var err error
-	s.plan, err = newPlan(ctx, &s.Subject, r.content.ManagedBy, s.bundle, s.Access, s.todo...)
+	s.plan, err = objects.NewPlan(ctx, &s.Subject, r.content.ManagedBy, s.bundle, s.Access, s.todo...)
 	if content.IsError(err) {
 		return endWith(r.health.cannotRead(ctx, s, r.content, err))
 	}
@@ -87,7 +88,7 @@ func (r *reconciler) mark(ctx context.Context, s *scope) (bool, reconcile.Result
 func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	s.before = s.MR.Status.Resources
 	s.listed = s.Book()
-	s.old, s.released = s.plan.leaving(s.listed, s.before)
+	s.old, s.released = s.plan.Leaving(s.listed, s.before)
 	if len(s.old)+len(s.released) > 0 {
 		torn, err := r.content.Torn(ctx, &s.Subject, s.input)
 		if err != nil {
@@ -97,16 +98,16 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 			return endAfter(busyRetry)
 		}
 	}
-	ahead := inventory.Union(s.before, s.listed.Inherit(s.plan.entries()))
-	if size, err := json.Marshal(ahead); err == nil && len(size) > inventoryLimit {
+	ahead := inventory.Union(s.before, s.listed.Inherit(s.plan.Entries()))
+	if size, err := json.Marshal(ahead); err == nil && len(size) > objects.InventoryLimit {
 		return endWith(s.fail(s.input), r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 			d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionFalse,
-				resourcesv1alpha1.ReasonInventoryTooLarge, inventoryTooLarge(len(ahead), len(size)))
+				resourcesv1alpha1.ReasonInventoryTooLarge, objects.InventoryTooLarge(len(ahead), len(size)))
 		}))
 	}
-	r.neighbours.index.Keep(s.Name)
-	changed := !slices.EqualFunc(s.before, s.plan.entries(), sameEntry) ||
-		ptr.Deref(s.MR.Status.SecretsDataChecksum, "") != s.plan.checksum
+	r.neighbours.Index.Keep(s.Name)
+	changed := !slices.EqualFunc(s.before, s.plan.Entries(), sameEntry) ||
+		ptr.Deref(s.MR.Status.SecretsDataChecksum, "") != s.plan.Checksum
 	again := s.State.FailedWith(s.input)
 	err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = ahead
@@ -118,7 +119,7 @@ func (r *reconciler) storeInventory(ctx context.Context, s *scope) (bool, reconc
 	if err != nil {
 		return end(err)
 	}
-	if err := r.tracker.Track(ctx, s.Name, s.Target, ahead, exact(s.MR)); err != nil {
+	if err := r.tracker.Track(ctx, s.Name, s.Target, ahead, objects.Exact(s.MR)); err != nil {
 		return end(err)
 	}
 	return goOn()
@@ -133,35 +134,35 @@ func sameEntry(a, b resourcesv1alpha1.ObjectReference) bool {
 // write deletes from the target what is not wanted any longer, releases what is to stay, and applies the rest. A bundle
 // that is not understood completely deletes nothing.
 func (r *reconciler) write(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	prunes := s.plan.complete() && len(s.old) > 0
+	prunes := s.plan.Complete() && len(s.old) > 0
 	var pruning prune.Target
 	if prunes {
 		var err error
-		if pruning, err = r.targets.pruneAccess(ctx, s.Target, s.status.UID, s.Access); err != nil {
+		if pruning, err = r.targets.PruneAccess(ctx, s.Target, s.status.UID, s.Access); err != nil {
 			return end(err)
 		}
 	}
-	r.objects.noteAutoscalers(ctx, &s.Subject, s.Access, s.plan.prepared(), false)
-	intents := s.plan.intents(s.listed)
+	r.objects.NoteAutoscalers(ctx, &s.Subject, s.Access, s.plan.Prepared(), false)
+	intents := s.plan.Intents(s.listed)
 	calls, cancel := context.WithTimeout(ctx, r.callsTimeout)
 	defer cancel()
-	compared, right := r.objects.begin(&s.Subject)
-	s.compared, s.present = compared, compared.Observed
+	compared, right := r.objects.Begin(&s.Subject)
+	s.seen.Compared, s.present = compared, compared.Observed
 	defer r.tracker.End(s.Name) // after a panic, too
-	sharers := r.neighbours.of(ctx, &s.Subject)
-	yields := r.objects.yield(calls, sharers, s.before, intents)
+	sharers := r.neighbours.Of(ctx, &s.Subject)
+	yields := r.objects.Yield(calls, sharers, s.before, intents)
 	if prunes {
-		policy := r.objects.prunePolicy(sharers, s.plan.entries())
-		policy.Released = slices.Collect(maps.Values(s.plan.released))
+		policy := r.objects.PrunePolicy(sharers, s.plan.Entries())
+		policy.Released = slices.Collect(maps.Values(s.plan.Released))
 		inventory.Sort(policy.Released)
 		s.pruned = prune.Objects(calls, pruning, s.old, policy)
 	}
-	s.kept = r.objects.release(calls, &s.Subject, s.released)
-	s.applied = r.objects.applyChanged(calls, &s.Subject, intents, right, yields)
+	s.kept = r.objects.Release(calls, &s.Subject, s.released)
+	s.applied = r.objects.ApplyChanged(calls, &s.Subject, intents, right, yields)
 	r.tracker.End(s.Name)
 	if err := ctx.Err(); err != nil {
 		return end(err)
 	}
-	explainNamespaces(calls, s.Access, s.applied)
+	objects.ExplainNamespaces(calls, s.Access, s.applied)
 	return goOn()
 }

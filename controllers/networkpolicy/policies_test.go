@@ -308,7 +308,7 @@ func TestNP_Specs(t *testing.T) {
 	}
 }
 
-// The examples of the specification, with all that is written.
+// Whole objects, as they are written for the Service of a Gardener resource manager.
 func TestNP_Examples(t *testing.T) {
 	manager := func(change func(*Service)) *Service {
 		s := &Service{

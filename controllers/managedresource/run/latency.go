@@ -15,6 +15,7 @@ type Latencies struct {
 	taken map[types.NamespacedName]time.Time // by the runs under way
 }
 
+// NewLatencies returns latencies of which none is measured.
 func NewLatencies() *Latencies {
 	return &Latencies{since: map[types.NamespacedName]time.Time{}, taken: map[types.NamespacedName]time.Time{}}
 }

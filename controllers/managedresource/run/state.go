@@ -90,6 +90,7 @@ type States struct {
 	inUse map[types.NamespacedName]bool
 }
 
+// NewStates returns the states of no ManagedResource.
 func NewStates() *States {
 	return &States{all: map[types.NamespacedName]*State{}, inUse: map[types.NamespacedName]bool{}}
 }
@@ -187,7 +188,7 @@ func (s *State) AppliedAll(now time.Time) { s.appliedAt, s.turns = now, 0 }
 // Keep notes what the Secrets held that were read for an input; nil if that is not kept.
 func (s *State) Keep(input string, content *bundle.Kept) { s.content, s.contentInput = content, input }
 
-// Kept returns what was noted by keep for an input, nil if it was for another one, or nothing was.
+// Kept returns what was noted by Keep for an input, nil if it was for another one, or nothing was.
 func (s *State) Kept(input string) *bundle.Kept {
 	if s.contentInput != input {
 		return nil
@@ -245,7 +246,7 @@ func (s *State) LeaveTo(key inventory.Key, now time.Time) time.Duration {
 	return s.Left(key, now)
 }
 
-// Left is how much longer an object that is gone is left to its owner, if leaveTo said so; zero if it is not.
+// Left is how much longer an object that is gone is left to its owner, if LeaveTo said so; zero if it is not.
 func (s *State) Left(key inventory.Key, now time.Time) time.Duration {
 	since, known := s.absent[key]
 	if !known {
@@ -281,7 +282,7 @@ func (s *State) Corrected(key inventory.Key, now time.Time) {
 	}
 }
 
-// Undisturbed notes that the last look at an object, which corrected has counted, found nothing wrong.
+// Undisturbed notes that the last look at an object, which Corrected has counted, found nothing wrong.
 func (s *State) Undisturbed(key inventory.Key, now time.Time) {
 	c := s.corrections[key]
 	if c == nil {
@@ -441,6 +442,7 @@ func (d *DryRuns) Set(name types.NamespacedName, target clustercache.ClusterKey,
 	d.reports[name] = dryRunOf{target, report}
 }
 
+// Forget drops the report of a ManagedResource.
 func (d *DryRuns) Forget(name types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -29,6 +29,7 @@ type Applied struct {
 // String renders the annotation.
 func (a Applied) String() string { return a.Input + "." + a.Fingerprint }
 
+// ParseApplied reads the annotation; false if it is none of ours.
 func ParseApplied(s string) (Applied, bool) {
 	input, fingerprint, ok := strings.Cut(s, ".")
 	return Applied{Input: input, Fingerprint: fingerprint}, ok && input != "" && fingerprint != ""

@@ -41,6 +41,7 @@ type Writer struct {
 // OutagesPerSecond is how many ManagedResources say in a second that their targets cannot be asked or watched.
 const OutagesPerSecond = 50
 
+// NewWriter returns a writer that writes through a store.
 func NewWriter(s *store.Store, c clock.PassiveClock) *Writer {
 	return &Writer{store: s, clock: c, Pace: pacing.New(OutagesPerSecond)}
 }
@@ -97,7 +98,7 @@ func (w *Writer) writePaced(ctx context.Context, s *run.Subject, base *resources
 	return nil
 }
 
-// WriteHealth is write for changes that nothing but the target's own events brought. wait is when to try again if it is
+// WriteHealth is Write for changes that nothing but the target's own events brought. wait is when to try again if it is
 // too soon to write; nothing is written then, and nothing is lost: the next run finds what there is to say.
 func (w *Writer) WriteHealth(ctx context.Context, s *run.Subject, change func(*Draft)) (wait time.Duration, err error) {
 	base, d := w.change(s, change)
@@ -202,7 +203,7 @@ func (d *Draft) Set(t resourcesv1alpha1.ConditionType, c conditions.Condition) {
 	d.Conditions = resourcesv1alpha1.SetCondition(d.Now, d.Conditions, t, c.Status, c.Reason, conditions.Bound(c.Message))
 }
 
-// Say is set with the parts of a condition.
+// Say is Set with the parts of a condition.
 func (d *Draft) Say(
 	t resourcesv1alpha1.ConditionType, status resourcesv1alpha1.ConditionStatus, reason, message string,
 ) {

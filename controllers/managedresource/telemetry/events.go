@@ -70,6 +70,7 @@ const (
 	limiterLimit = 4096
 )
 
+// NewRecorder returns a recorder that writes through another one.
 func NewRecorder(r events.EventRecorder, c clock.PassiveClock, m *Metrics) *Recorder {
 	limiters, err := lru.New[types.UID, *rate.Limiter](limiterLimit)
 	if err != nil {

@@ -10,7 +10,7 @@
 //	disorders.go  the faults: how each is set and lifted
 //	phases.go     what begins a phase, and when it has come to its end
 //	windows.go    latencies of the healthy targets, and how they are compared
-//	matrix.go     one fault after the other
+//	faults.go     one fault after the other
 //
 // What must hold: recovery, and what the journals say. No target is deleted from wrongly, nothing is created twice, and
 // to healthy targets nothing is written that was there already. Faulty ones may see the same write twice: without an

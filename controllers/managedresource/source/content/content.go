@@ -42,14 +42,18 @@ type SecretError struct {
 	err    error
 }
 
+// Error names the Secret.
 func (e *SecretError) Error() string {
 	return fmt.Sprintf("Could not read Secret %s: %v", e.Secret, e.err)
 }
+
+// Unwrap returns why it cannot be read.
 func (e *SecretError) Unwrap() error { return e.err }
 
 // TooLargeError is content that is over a bound as a whole, so that nothing of it is applied.
 type TooLargeError struct{ Reason, Message string }
 
+// Error is the message of the condition.
 func (e *TooLargeError) Error() string { return e.Message }
 
 // IsError reports whether an error is about the content of the ManagedResource, and is to be reported in its
@@ -132,7 +136,7 @@ func (c *Reader) Missing(s *run.Subject) (*SecretError, bool) {
 }
 
 // Read gets the Secrets one by one and decodes them, within the memory for bundles: the bundle may be used until the
-// end of the run or the next read. The returned input belongs to the content that was read. Errors are those of
+// end of the run or the next Read. The returned input belongs to the content that was read. Errors are those of
 // isContentError, a bundle.BusyError that ends the run, and those of the source and of ctx.
 func (c *Reader) Read(ctx context.Context, s *run.Subject) (b *bundle.Bundle, input string, err error) {
 	names, err := references.Of(s.MR)
@@ -178,7 +182,7 @@ func (c *Reader) Read(ctx context.Context, s *run.Subject) (b *bundle.Bundle, in
 	return b, input, nil
 }
 
-// Recall is read for an input that was applied, and reads the Secrets only if their content is not kept: correcting an
+// Recall is Read for an input that was applied, and reads the Secrets only if their content is not kept: correcting an
 // object needs no request to the source, which may be busy. If a Secret has changed meanwhile, its event makes
 // everything be applied again; and the fence of the term (package leader) prevents a former leader from writing.
 func (c *Reader) Recall(ctx context.Context, s *run.Subject, input string) (*bundle.Bundle, string, error) {

@@ -1,4 +1,4 @@
-package managedresource
+package objects
 
 import (
 	"context"
@@ -22,39 +22,39 @@ import (
 	"github.com/trellis-hub/trellis/engine/inventory"
 )
 
-// inventoryLimit bounds the inventory in the status. An API server takes requests of about 1.5 MiB, and the rest of the
+// InventoryLimit bounds the inventory in the status. An API server takes requests of about 1.5 MiB, and the rest of the
 // object needs its share.
-const inventoryLimit = 1 << 20
+const InventoryLimit = 1 << 20
 
-// plan is what a bundle means for a target.
-type plan struct {
-	// objects are to be applied, in the order of the inventory.
-	objects []apply.Prepared
-	// released are objects that are not managed any longer, and stay.
-	released map[inventory.Key]resourcesv1alpha1.ObjectReference
-	// faults say what cannot be applied, whatever the target says; decoding are documents that could not be read.
-	faults   []string
-	decoding string
-	checksum string
+// Plan is what a bundle means for a target.
+type Plan struct {
+	// Objects are to be applied, in the order of the inventory.
+	Objects []apply.Prepared
+	// Released are objects that are not managed any longer, and stay.
+	Released map[inventory.Key]resourcesv1alpha1.ObjectReference
+	// Faults say what cannot be applied, whatever the target says; decoding are documents that could not be read.
+	Faults   []string
+	Decoding string
+	Checksum string
 	// strange is true if the target knows the kind of some object not at all: a kind that is misspelt now may be the
 	// object that the inventory still has under its right name.
 	strange bool
 }
 
-// newPlan prepares the objects of a bundle. If it is for only some of them, what it says of the others does not count:
+// NewPlan prepares the objects of a bundle. If it is for only some of them, what it says of the others does not count:
 // they are not looked at unless they bear the same names. Errors are those of isContentError, of the connection, and
 // the end of ctx.
-func newPlan(
+func NewPlan(
 	ctx context.Context, s *run.Subject, managedBy string, b *bundle.Bundle, target apply.Target, only ...inventory.Key,
-) (*plan, error) {
-	if size := len(b.Objects) * sizeOf(s.MR.Spec.InjectLabels); size > inventoryLimit {
+) (*Plan, error) {
+	if size := len(b.Objects) * sizeOf(s.MR.Spec.InjectLabels); size > InventoryLimit {
 		// Each entry of the inventory would have them, and each object in memory.
 		return nil, &content.TooLargeError{
-			Reason: resourcesv1alpha1.ReasonInventoryTooLarge, Message: inventoryTooLarge(len(b.Objects), size),
+			Reason: resourcesv1alpha1.ReasonInventoryTooLarge, Message: InventoryTooLarge(len(b.Objects), size),
 		}
 	}
-	p := &plan{
-		released: map[inventory.Key]resourcesv1alpha1.ObjectReference{}, decoding: b.FaultMessage(), checksum: b.Checksum,
+	p := &Plan{
+		Released: map[inventory.Key]resourcesv1alpha1.ObjectReference{}, Decoding: b.FaultMessage(), Checksum: b.Checksum,
 	}
 	manifests := make([]*unstructured.Unstructured, 0, len(b.Objects))
 	for _, o := range b.Objects {
@@ -76,37 +76,37 @@ func newPlan(
 			return nil, context.Cause(ctx)
 		}
 		if err := o.Invalid(); err != nil {
-			p.faults = append(p.faults, err.Error())
+			p.Faults = append(p.Faults, err.Error())
 			continue
 		}
 		prepared, err := apply.Prepare(ctx, o.Unstructured, o.Text, target.Mapper, scoped, marks)
 		if err != nil {
-			if isDown(err) {
+			if IsDown(err) {
 				return nil, err
 			}
-			p.faults = append(p.faults, fmt.Sprintf("%s: %v", o.Position, err))
+			p.Faults = append(p.Faults, fmt.Sprintf("%s: %v", o.Position, err))
 			continue
 		}
 		if o.ModeIgnore {
-			p.released[prepared.Key] = prepared.Entry
+			p.Released[prepared.Key] = prepared.Entry
 			continue
 		}
 		p.strange = p.strange || prepared.Unserved
 		if i, twice := byKey[prepared.Key]; twice {
-			p.objects[i] = prepared // the later document wins, as with kubectl apply
+			p.Objects[i] = prepared // the later document wins, as with kubectl apply
 			continue
 		}
-		byKey[prepared.Key] = len(p.objects)
-		p.objects = append(p.objects, prepared)
+		byKey[prepared.Key] = len(p.Objects)
+		p.Objects = append(p.Objects, prepared)
 	}
-	slices.SortStableFunc(p.objects, func(a, b apply.Prepared) int { return a.Key.Compare(b.Key) })
+	slices.SortStableFunc(p.Objects, func(a, b apply.Prepared) int { return a.Key.Compare(b.Key) })
 	return p, nil
 }
 
-// inventoryTooLarge is the message for an inventory of a number of objects and bytes.
-func inventoryTooLarge(objects, bytes int) string {
+// InventoryTooLarge is the message for an inventory of a number of objects and bytes.
+func InventoryTooLarge(objects, bytes int) string {
 	return fmt.Sprintf("The inventory of %d objects takes %d KiB, more than the %d KiB that fit into one "+
-		"ManagedResource. Nothing was written; split the ManagedResource.", objects, bytes>>10, inventoryLimit>>10)
+		"ManagedResource. Nothing was written; split the ManagedResource.", objects, bytes>>10, InventoryLimit>>10)
 }
 
 // sizeOf is how many bytes labels take at least.
@@ -145,35 +145,35 @@ func named(objects []inventory.Key) func(*unstructured.Unstructured) bool {
 	}
 }
 
-// complete reports whether everything in the bundle is understood. An incomplete plan prunes nothing.
-func (p *plan) complete() bool { return len(p.faults) == 0 && p.decoding == "" && !p.strange }
+// Complete reports whether everything in the bundle is understood. An incomplete plan prunes nothing.
+func (p *Plan) Complete() bool { return len(p.Faults) == 0 && p.Decoding == "" && !p.strange }
 
-// entries are the inventory of what is to be applied.
-func (p *plan) entries() []resourcesv1alpha1.ObjectReference {
-	out := make([]resourcesv1alpha1.ObjectReference, 0, len(p.objects))
-	for i := range p.objects {
-		out = append(out, p.objects[i].Entry)
+// Entries are the inventory of what is to be applied.
+func (p *Plan) Entries() []resourcesv1alpha1.ObjectReference {
+	out := make([]resourcesv1alpha1.ObjectReference, 0, len(p.Objects))
+	for i := range p.Objects {
+		out = append(out, p.Objects[i].Entry)
 	}
 	return out
 }
 
-// prepared returns the objects of a plan: those with the keys, all of them without.
-func (p *plan) prepared(keys ...inventory.Key) []*apply.Prepared {
+// Prepared returns the objects of a plan: those with the keys, all of them without.
+func (p *Plan) Prepared(keys ...inventory.Key) []*apply.Prepared {
 	var out []*apply.Prepared
 	wanted := sets.New(keys...)
-	for i := range p.objects {
-		if len(keys) == 0 || wanted.Has(p.objects[i].Key) {
-			out = append(out, &p.objects[i])
+	for i := range p.Objects {
+		if len(keys) == 0 || wanted.Has(p.Objects[i].Key) {
+			out = append(out, &p.Objects[i])
 		}
 	}
 	return out
 }
 
-// intents are the planned objects, addressed by the UIDs that the inventory knows.
-func (p *plan) intents(known inventory.Lookup) []apply.Intent {
-	out := make([]apply.Intent, 0, len(p.objects))
-	for i := range p.objects {
-		in := p.objects[i].Intent
+// Intents are the planned objects, addressed by the UIDs that the inventory knows.
+func (p *Plan) Intents(known inventory.Lookup) []apply.Intent {
+	out := make([]apply.Intent, 0, len(p.Objects))
+	for i := range p.Objects {
+		in := p.Objects[i].Intent
 		if ref := known.Find(in.Key); ref != nil {
 			in.UID, in.Base, in.Adopt = ref.UID, apply.BaseOf(ref), ref.UID == ""
 		}
@@ -182,26 +182,26 @@ func (p *plan) intents(known inventory.Lookup) []apply.Intent {
 	return out
 }
 
-// orphan is an entry of an object that is not managed any longer, and stays.
-type orphan struct {
-	entry resourcesv1alpha1.ObjectReference
+// Orphan is an entry of an object that is not managed any longer, and stays.
+type Orphan struct {
+	Entry resourcesv1alpha1.ObjectReference
 	// manifest is what asks for it, possibly under an equivalent kind.
 	manifest resourcesv1alpha1.ObjectReference
 }
 
-// leaving are the entries of an inventory that are not wanted any longer: old ones are to be deleted, orphans are to
+// Leaving are the entries of an inventory that are not wanted any longer: old ones are to be deleted, orphans are to
 // stay. An entry counts for an object of any equivalent kind.
-func (p *plan) leaving(
+func (p *Plan) Leaving(
 	book inventory.Lookup, refs []resourcesv1alpha1.ObjectReference,
-) (old []resourcesv1alpha1.ObjectReference, orphans []orphan) {
+) (old []resourcesv1alpha1.ObjectReference, orphans []Orphan) {
 	wanted := sets.Set[inventory.Key]{}
-	for i := range p.objects {
-		for _, ref := range book.Same(p.objects[i].Key) {
+	for i := range p.Objects {
+		for _, ref := range book.Same(p.Objects[i].Key) {
 			wanted.Insert(inventory.KeyOf(*ref))
 		}
 	}
 	stay := map[inventory.Key]resourcesv1alpha1.ObjectReference{}
-	for key, manifest := range p.released {
+	for key, manifest := range p.Released {
 		for _, ref := range book.Same(key) {
 			stay[inventory.KeyOf(*ref)] = manifest
 		}
@@ -212,7 +212,7 @@ func (p *plan) leaving(
 			continue
 		}
 		if manifest, ok := stay[key]; ok {
-			orphans = append(orphans, orphan{ref, manifest})
+			orphans = append(orphans, Orphan{ref, manifest})
 		} else {
 			old = append(old, ref)
 		}
@@ -220,9 +220,9 @@ func (p *plan) leaving(
 	return old, orphans
 }
 
-// pruneCause is why objects that are not in a plan are pruned.
-func (p *plan) pruneCause() telemetry.PruneCause {
-	if len(p.objects) == 0 && len(p.released) == 0 {
+// PruneCause is why objects that are not in a plan are pruned.
+func (p *Plan) PruneCause() telemetry.PruneCause {
+	if len(p.Objects) == 0 && len(p.Released) == 0 {
 		return telemetry.CauseEmptied
 	}
 	return telemetry.CauseRemoved
@@ -231,11 +231,11 @@ func (p *plan) pruneCause() telemetry.PruneCause {
 // autoscalerListTimeout bounds the list of the autoscalers of one namespace.
 const autoscalerListTimeout = 10 * time.Second
 
-// noteAutoscalers finds out which planned objects have their replicas from an autoscaler. The watch knows; while it
+// NoteAutoscalers finds out which planned objects have their replicas from an autoscaler. The watch knows; while it
 // does not, the target is asked, because a Deployment that is scaled down for lack of a cache is an outage. For the
 // same reason it is asked about objects that drifted: the autoscaler that just scaled one may be younger than what the
 // watch shows. If the target does not answer, the replicas stay as they are until the watch does.
-func (o *objects) noteAutoscalers(
+func (o *Writer) NoteAutoscalers(
 	ctx context.Context, s *run.Subject, target apply.Target, planned []*apply.Prepared, drifted bool,
 ) {
 	unsure := map[string][]*apply.Prepared{}
@@ -243,7 +243,7 @@ func (o *objects) noteAutoscalers(
 		if !setsReplicas(p) {
 			continue
 		}
-		scaled, synced := o.tracker.Autoscaled(s.Target, p.Key)
+		scaled, synced := o.Tracker.Autoscaled(s.Target, p.Key)
 		switch {
 		case synced && (scaled || !drifted):
 			p.SetAutoscaled(scaled)
@@ -259,7 +259,7 @@ func (o *objects) noteAutoscalers(
 		}
 		for _, p := range planned {
 			key, _ := tracker.Scalable(p.Key)
-			_, synced := o.tracker.Autoscaled(s.Target, p.Key)
+			_, synced := o.Tracker.Autoscaled(s.Target, p.Key)
 			p.SetAutoscaled(scaled[key] || err != nil && !synced)
 		}
 	}

@@ -1,4 +1,4 @@
-package managedresource
+package objects
 
 import (
 	"context"
@@ -22,17 +22,17 @@ import (
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
-// previewer finds out what runs would do.
-type previewer struct {
-	content    *content.Reader
-	targets    *targets
-	objects    *objects
-	neighbours *neighbours
+// Previewer finds out what runs would do.
+type Previewer struct {
+	Content    *content.Reader
+	Targets    *Targets
+	Objects    *Writer
+	Neighbours *Neighbours
 }
 
-// preview finds out what a run would change; nil if that is not known. Nothing is written, neither to the
+// Preview finds out what a run would change; nil if that is not known. Nothing is written, neither to the
 // ManagedResource nor to the target: applies are sent with the server's own dry run.
-func (p *previewer) preview(ctx context.Context, s *run.Subject) (*hubv1alpha1.DryRunReport, error) {
+func (p *Previewer) Preview(ctx context.Context, s *run.Subject) (*hubv1alpha1.DryRunReport, error) {
 	report := &hubv1alpha1.DryRunReport{}
 	switch {
 	case s.Goes():
@@ -52,13 +52,13 @@ func (p *previewer) preview(ctx context.Context, s *run.Subject) (*hubv1alpha1.D
 }
 
 // previewDeletes reports what would be deleted: objects that exist, and that no other owner keeps.
-func (p *previewer) previewDeletes(ctx context.Context, s *run.Subject, report *hubv1alpha1.DryRunReport,
+func (p *Previewer) previewDeletes(ctx context.Context, s *run.Subject, report *hubv1alpha1.DryRunReport,
 	refs []resourcesv1alpha1.ObjectReference) error {
 	if len(refs) == 0 {
 		return nil
 	}
-	status, _ := p.targets.clusters.GetStatus(s.Target)
-	target, err := p.targets.access(ctx, s.Target, status.UID)
+	status, _ := p.Targets.Clusters.GetStatus(s.Target)
+	target, err := p.Targets.Access(ctx, s.Target, status.UID)
 	if err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (p *previewer) previewDeletes(ctx context.Context, s *run.Subject, report *
 		obj.SetName(ref.Name)
 		looks = append(looks, apply.Intent{Object: obj, Key: inventory.KeyOf(ref)})
 	}
-	policy := p.objects.prunePolicy(p.neighbours.in(ctx, s, status.UID, s.Target), nil)
-	for i, head := range p.objects.heads(ctx, target, looks) {
+	policy := p.Objects.PrunePolicy(p.Neighbours.In(ctx, s, status.UID, s.Target), nil)
+	for i, head := range p.Objects.heads(ctx, target, looks) {
 		if head.absent() || head.err == nil && prune.KeptBecause(head.live, refs[i], policy) != "" {
 			continue
 		}
@@ -82,14 +82,14 @@ func (p *previewer) previewDeletes(ctx context.Context, s *run.Subject, report *
 }
 
 // previewApply reports what applying would change. planned is false if that is not known.
-func (p *previewer) previewApply(
+func (p *Previewer) previewApply(
 	ctx context.Context, s *run.Subject, report *hubv1alpha1.DryRunReport,
 ) (planned bool, err error) {
 	if !s.Decision.HasTarget {
 		s.Log.Info("Dry run: no target", "reason", s.Decision.Reason)
 		return false, nil
 	}
-	b, _, err := p.content.Read(ctx, s)
+	b, _, err := p.Content.Read(ctx, s)
 	if _, busy := bundle.IsBusy(err); busy {
 		return false, err
 	}
@@ -97,11 +97,11 @@ func (p *previewer) previewApply(
 		s.Log.Info("Dry run: cannot read the content", "error", err.Error())
 		return false, nil
 	}
-	status, _ := p.targets.clusters.GetStatus(s.Target)
-	if s.Access, err = p.targets.access(ctx, s.Target, status.UID); err != nil {
+	status, _ := p.Targets.Clusters.GetStatus(s.Target)
+	if s.Access, err = p.Targets.Access(ctx, s.Target, status.UID); err != nil {
 		return false, err
 	}
-	plan, err := newPlan(ctx, s, p.content.ManagedBy, b, s.Access)
+	plan, err := NewPlan(ctx, s, p.Content.ManagedBy, b, s.Access)
 	if content.IsError(err) {
 		s.Log.Info("Dry run: the content cannot be applied", "error", err.Error())
 		return false, nil
@@ -109,12 +109,12 @@ func (p *previewer) previewApply(
 	if err != nil {
 		return false, err
 	}
-	p.objects.noteAutoscalers(ctx, s, s.Access, plan.prepared(), false)
+	p.Objects.NoteAutoscalers(ctx, s, s.Access, plan.Prepared(), false)
 	book := s.Book()
-	for i, in := range plan.intents(book) {
-		change, err := p.objects.preview(ctx, s.Access, in)
+	for i, in := range plan.Intents(book) {
+		change, err := p.Objects.preview(ctx, s.Access, in)
 		if err != nil {
-			s.Log.Info("Dry run: the apply would fail", "object", plan.objects[i].Key.String(), "error", err.Error())
+			s.Log.Info("Dry run: the apply would fail", "object", plan.Objects[i].Key.String(), "error", err.Error())
 			continue
 		}
 		switch change {
@@ -125,10 +125,10 @@ func (p *previewer) previewApply(
 		default:
 			continue
 		}
-		s.Log.Info("Dry run", "object", plan.objects[i].Key.String(), "would", change)
+		s.Log.Info("Dry run", "object", plan.Objects[i].Key.String(), "would", change)
 	}
-	if plan.complete() {
-		old, _ := plan.leaving(book, s.MR.Status.Resources)
+	if plan.Complete() {
+		old, _ := plan.Leaving(book, s.MR.Status.Resources)
 		if err := p.previewDeletes(ctx, s, report, old); err != nil {
 			return false, err
 		}
@@ -137,7 +137,7 @@ func (p *previewer) previewApply(
 }
 
 // preview asks the server what a run would make of an object: create, update or nothing.
-func (o *objects) preview(ctx context.Context, target apply.Target, in apply.Intent) (string, error) {
+func (o *Writer) preview(ctx context.Context, target apply.Target, in apply.Intent) (string, error) {
 	ctx, done := clustercache.HoldAnswers(ctx)
 	defer done()
 	_, err := target.Head(ctx, in)
@@ -149,7 +149,7 @@ func (o *objects) preview(ctx context.Context, target apply.Target, in apply.Int
 	case in.CreateOnly:
 		return "", nil
 	}
-	preview, err := o.applier.Preview(ctx, target, in)
+	preview, err := o.Applier.Preview(ctx, target, in)
 	switch {
 	case err != nil:
 		return "", err

@@ -1,4 +1,4 @@
-package managedresource
+package objects
 
 import (
 	"context"
@@ -22,19 +22,19 @@ import (
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
-// targets gives access to target clusters.
-type targets struct {
-	clusters clustercache.ClusterCache
-	reader   client.Reader // informers of the source
+// Targets gives access to target clusters.
+type Targets struct {
+	Clusters clustercache.ClusterCache
+	Reader   client.Reader // informers of the source
 }
 
 // registration returns the TargetCluster of a registration, nil if there is none (yet). It belongs to the informer.
-func (t *targets) registration(ctx context.Context, key clustercache.ClusterKey) (*hubv1alpha1.TargetCluster, error) {
+func (t *Targets) registration(ctx context.Context, key clustercache.ClusterKey) (*hubv1alpha1.TargetCluster, error) {
 	if key.Namespace == "" {
 		return nil, nil
 	}
 	tc := &hubv1alpha1.TargetCluster{}
-	if err := t.reader.Get(ctx, key, tc, client.UnsafeDisableDeepCopy); err != nil {
+	if err := t.Reader.Get(ctx, key, tc, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -43,20 +43,20 @@ func (t *targets) registration(ctx context.Context, key clustercache.ClusterKey)
 	return tc, nil
 }
 
-// paused reports whether the operator stopped all work on a target.
-func (t *targets) paused(ctx context.Context, key clustercache.ClusterKey) (bool, error) {
+// Paused reports whether the operator stopped all work on a target.
+func (t *Targets) Paused(ctx context.Context, key clustercache.ClusterKey) (bool, error) {
 	tc, err := t.registration(ctx, key)
 	return err == nil && tc != nil && tc.Spec.Paused, err
 }
 
-// hibernated reports whether a target is meant to be away.
-func (t *targets) hibernated(ctx context.Context, key clustercache.ClusterKey) bool {
+// Hibernated reports whether a target is meant to be away.
+func (t *Targets) Hibernated(ctx context.Context, key clustercache.ClusterKey) bool {
 	tc, err := t.registration(ctx, key)
 	return err == nil && tc != nil && resourcesv1alpha1.IsTruthy(tc.Annotations[hubv1alpha1.HibernatedAnnotation])
 }
 
-// identityKnown reports whether it is written down which cluster a target is. Nothing is written to a target before.
-func (t *targets) identityKnown(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (bool, error) {
+// IdentityKnown reports whether it is written down which cluster a target is. Nothing is written to a target before.
+func (t *Targets) IdentityKnown(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (bool, error) {
 	if key.Namespace == "" {
 		return true, nil
 	}
@@ -64,18 +64,18 @@ func (t *targets) identityKnown(ctx context.Context, key clustercache.ClusterKey
 	return err == nil && tc != nil && tc.Status.ClusterUID == uid, err
 }
 
-// access returns the clients of a target that is known to be the cluster with a UID. If it is another one meanwhile, it
+// Access returns the clients of a target that is known to be the cluster with a UID. If it is another one meanwhile, it
 // counts as not connected.
-func (t *targets) access(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (apply.Target, error) {
-	metadataClient, err := t.clusters.GetMetadataClient(ctx, key)
+func (t *Targets) Access(ctx context.Context, key clustercache.ClusterKey, uid types.UID) (apply.Target, error) {
+	metadataClient, err := t.Clusters.GetMetadataClient(ctx, key)
 	if err != nil {
 		return apply.Target{}, err
 	}
-	uncached, err := t.clusters.GetUncachedClient(ctx, key)
+	uncached, err := t.Clusters.GetUncachedClient(ctx, key)
 	if err != nil {
 		return apply.Target{}, err
 	}
-	mapper, err := t.clusters.GetRESTMapper(ctx, key)
+	mapper, err := t.Clusters.GetRESTMapper(ctx, key)
 	if err != nil {
 		return apply.Target{}, err
 	}
@@ -85,11 +85,11 @@ func (t *targets) access(ctx context.Context, key clustercache.ClusterKey, uid t
 	return apply.Target{Metadata: metadataClient, Client: uncached, Mapper: mapper, Hold: clustercache.HoldAnswers}, nil
 }
 
-// pruneAccess is the access for deletions to a target whose other clients are known to lead to the cluster with a UID.
-func (t *targets) pruneAccess(
+// PruneAccess is the access for deletions to a target whose other clients are known to lead to the cluster with a UID.
+func (t *Targets) PruneAccess(
 	ctx context.Context, key clustercache.ClusterKey, uid types.UID, target apply.Target,
 ) (prune.Target, error) {
-	config, err := t.clusters.GetRESTConfig(ctx, key)
+	config, err := t.Clusters.GetRESTConfig(ctx, key)
 	if err != nil {
 		return prune.Target{}, err
 	}
@@ -107,17 +107,17 @@ func (t *targets) pruneAccess(
 }
 
 // is returns an error unless a target is the cluster with a UID.
-func (t *targets) is(key clustercache.ClusterKey, uid types.UID) error {
-	if status, _ := t.clusters.GetStatus(key); status.UID != uid {
+func (t *Targets) is(key clustercache.ClusterKey, uid types.UID) error {
+	if status, _ := t.Clusters.GetStatus(key); status.UID != uid {
 		return fmt.Errorf("target %s is no longer the cluster with UID %s: %w",
 			key, uid, clustercache.ErrConnectionReplaced)
 	}
 	return nil
 }
 
-// ofObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance
+// OfObjects finds the cluster that got the objects. Without a mark, as on a ManagedResource that another instance
 // left behind, it is the target that the ManagedResource belongs to.
-func (t *targets) ofObjects(ctx context.Context, s *run.Subject, assigner *assignment.Assigner) (
+func (t *Targets) OfObjects(ctx context.Context, s *run.Subject, assigner *assignment.Assigner) (
 	key clustercache.ClusterKey, status clustercache.Status, registered bool, err error,
 ) {
 	away := clustercache.Status{State: clustercache.StateDisconnected, Message: s.Decision.Message}
@@ -130,7 +130,7 @@ func (t *targets) ofObjects(ctx context.Context, s *run.Subject, assigner *assig
 			}
 			return key, status, false, nil
 		}
-		status, registered = t.clusters.GetStatus(s.Target)
+		status, registered = t.Clusters.GetStatus(s.Target)
 		return s.Target, status, registered, nil
 	}
 	key, found, err := assigner.FindUID(ctx, s.Class, s.Name.Namespace, bound)
@@ -138,7 +138,7 @@ func (t *targets) ofObjects(ctx context.Context, s *run.Subject, assigner *assig
 		return key, status, false, err
 	}
 	if found {
-		status, _ = t.clusters.GetStatus(key)
+		status, _ = t.Clusters.GetStatus(key)
 		return key, status, true, nil
 	}
 	if !s.Decision.HasTarget {
@@ -150,24 +150,24 @@ func (t *targets) ofObjects(ctx context.Context, s *run.Subject, assigner *assig
 		return key, status, false, nil
 	}
 	// A registration that does not show its cluster at present may be the one: not dialled yet, down, or refused.
-	status, registered = t.clusters.GetStatus(s.Target)
+	status, registered = t.Clusters.GetStatus(s.Target)
 	if registered && status.State != clustercache.StateConnected {
 		return s.Target, status, true, nil
 	}
 	return key, clustercache.Status{}, false, nil
 }
 
-// lost reports whether a run failed because its target went away, by the errors of its calls. Then nothing is said
+// Lost reports whether a run failed because its target went away, by the errors of its calls. Then nothing is said
 // about the objects: what was applied stays applied, as far as is known.
-func (t *targets) lost(ctx context.Context, s *run.Subject, failures []apply.Outcome, pending []prune.Outcome) bool {
+func (t *Targets) Lost(ctx context.Context, s *run.Subject, failures []apply.Outcome, pending []prune.Outcome) bool {
 	if !slices.ContainsFunc(failures, func(o apply.Outcome) bool { return isUnanswered(o.Err) }) &&
 		!slices.ContainsFunc(pending, func(o prune.Outcome) bool { return o.Err != nil && isUnanswered(o.Err) }) {
 		s.State.NoAnswer = false
 		return false
 	}
-	status, _ := t.clusters.GetStatus(s.Target)
+	status, _ := t.Clusters.GetStatus(s.Target)
 	if status.State != clustercache.StateConnected ||
-		t.clusters.GetHealthCheckingState(ctx, s.Target).ConsecutiveFailures > 0 {
+		t.Clusters.GetHealthCheckingState(ctx, s.Target).ConsecutiveFailures > 0 {
 		return true
 	}
 	// Calls fail before a probe finds out. It will have by the next run, and then the failures are reported if it is
@@ -180,7 +180,7 @@ func (t *targets) lost(ctx context.Context, s *run.Subject, failures []apply.Out
 // isUnanswered reports whether an error means that a target did not answer.
 func isUnanswered(err error) bool {
 	var answer apierrors.APIStatus
-	return isDown(err) || errors.Is(err, clustercache.ErrConnectionReplaced) ||
+	return IsDown(err) || errors.Is(err, clustercache.ErrConnectionReplaced) ||
 		!errors.As(err, &answer) && isTransport(err)
 }
 
@@ -191,16 +191,17 @@ func isTransport(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-func isDown(err error) bool {
+// IsDown reports whether an error means that a target is not connected, or not registered.
+func IsDown(err error) bool {
 	return errors.Is(err, clustercache.ErrClusterNotConnected) || errors.Is(err, clustercache.ErrClusterUnknown)
 }
 
-// reachable reports whether calls to a target may succeed.
-func reachable(status clustercache.Status) bool {
+// Reachable reports whether calls to a target may succeed.
+func Reachable(status clustercache.Status) bool {
 	return status.State == clustercache.StateConnected || status.State == clustercache.StateDraining
 }
 
-// givenUp reports whether a user gave up on the objects in a target that cannot be reached.
-func givenUp(mr *resourcesv1alpha1.ManagedResource, status clustercache.Status) bool {
-	return !reachable(status) && resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
+// GivenUp reports whether a user gave up on the objects in a target that cannot be reached.
+func GivenUp(mr *resourcesv1alpha1.ManagedResource, status clustercache.Status) bool {
+	return !Reachable(status) && resourcesv1alpha1.IsTruthy(mr.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
 }

@@ -1,4 +1,4 @@
-package managedresource
+package objects
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	"github.com/trellis-hub/trellis/engine/prune"
 )
 
-// sharers are the other ManagedResources that may have a say in the objects of one, in one cluster.
-type sharers struct {
+// Sharers are the other ManagedResources that may have a say in the objects of one, in one cluster.
+type Sharers struct {
 	index     *sharing.Index
 	classes   map[string]*assignment.Class
 	subject   *run.Subject
@@ -31,26 +31,26 @@ type sharers struct {
 	verified, possible sharing.Verifier
 }
 
-// neighbours finds the sharers of a ManagedResource.
-type neighbours struct {
-	index    *sharing.Index
-	assigner *assignment.Assigner
+// Neighbours finds the sharers of a ManagedResource.
+type Neighbours struct {
+	Index    *sharing.Index
+	Assigner *assignment.Assigner
 }
 
-// of finds the other ManagedResources that count in the cluster which one is bound to.
-func (n *neighbours) of(ctx context.Context, s *run.Subject) *sharers {
-	return n.in(ctx, s, s.BoundUID(), s.Target)
+// Of finds the other ManagedResources that count in the cluster which one is bound to.
+func (n *Neighbours) Of(ctx context.Context, s *run.Subject) *Sharers {
+	return n.In(ctx, s, s.BoundUID(), s.Target)
 }
 
-// in finds those that count in the cluster with a UID that is reached through a target. Those that a Gardener
+// In finds those that count in the cluster with a UID that is reached through a target. Those that a Gardener
 // resource manager left to this hub, and that were not reconciled yet, count by their namespace: their objects are
 // where those of their neighbours are.
-func (n *neighbours) in(ctx context.Context, s *run.Subject, uid types.UID, through clustercache.ClusterKey) *sharers {
+func (n *Neighbours) In(ctx context.Context, s *run.Subject, uid types.UID, through clustercache.ClusterKey) *Sharers {
 	access := func(namespace string) assignment.Access {
-		return n.assigner.AccessTo(ctx, namespace, uid, through)
+		return n.Assigner.AccessTo(ctx, namespace, uid, through)
 	}
-	return &sharers{
-		index: n.index, classes: n.assigner.Classes, subject: s,
+	return &Sharers{
+		index: n.Index, classes: n.Assigner.Classes, subject: s,
 		locations: []sharing.Location{
 			sharing.Cluster(uid), sharing.Unbound{Namespace: s.Name.Namespace, Finalizer: s.Class.Finalizer},
 		},
@@ -60,19 +60,19 @@ func (n *neighbours) in(ctx context.Context, s *run.Subject, uid types.UID, thro
 }
 
 // of returns the other ManagedResources that list an object and count as its owners.
-func (sh *sharers) of(key inventory.Key) []types.NamespacedName { return sh.find(key, sh.verified) }
+func (sh *Sharers) of(key inventory.Key) []types.NamespacedName { return sh.find(key, sh.verified) }
 
 // owners returns the other ManagedResources that an object may belong to. Those of which it is not known yet whether
 // they count are included: what is theirs is left as it is meanwhile.
-func (sh *sharers) owners(key inventory.Key) []types.NamespacedName { return sh.find(key, sh.possible) }
+func (sh *Sharers) owners(key inventory.Key) []types.NamespacedName { return sh.find(key, sh.possible) }
 
 // undecided reports whether others list an object of which it is not known yet whether they count, and none
 // counts for certain.
-func (sh *sharers) undecided(key inventory.Key) bool {
+func (sh *Sharers) undecided(key inventory.Key) bool {
 	return len(sh.owners(key)) > 0 && len(sh.of(key)) == 0
 }
 
-func (sh *sharers) find(key inventory.Key, by sharing.Verifier) (others []types.NamespacedName) {
+func (sh *Sharers) find(key inventory.Key, by sharing.Verifier) (others []types.NamespacedName) {
 	for _, location := range sh.locations {
 		others = append(others, sh.index.Others(location, key, sh.subject.Name, by)...)
 	}
@@ -81,7 +81,7 @@ func (sh *sharers) find(key inventory.Key, by sharing.Verifier) (others []types.
 
 // any names one that lists an object for which match is true, or may count as its owner; empty if there is none.
 // ManagedResources of other namespaces are not named.
-func (sh *sharers) any(match func(inventory.Key) bool) string {
+func (sh *Sharers) any(match func(inventory.Key) bool) string {
 	for _, location := range sh.locations {
 		if _, by, found := sh.index.Any(location, sh.subject.Name, sh.possible, match); found {
 			if by.Namespace != sh.subject.Name.Namespace {
@@ -96,7 +96,7 @@ func (sh *sharers) any(match func(inventory.Key) bool) string {
 // ownerOf returns another ManagedResource that lists a live object in the same cluster, if the object belongs to it.
 // Its origin names its last writer; a ManagedResource that does not list it any longer, or does not exist, owns
 // nothing, and neither does one that does not count.
-func (sh *sharers) ownerOf(key inventory.Key, live metav1.Object) (owner types.NamespacedName, owned bool) {
+func (sh *Sharers) ownerOf(key inventory.Key, live metav1.Object) (owner types.NamespacedName, owned bool) {
 	origin := live.GetAnnotations()[resourcesv1alpha1.OriginAnnotation]
 	if origin == "" || origin == sh.subject.Origin() {
 		return owner, false
@@ -111,8 +111,8 @@ func (sh *sharers) ownerOf(key inventory.Key, live metav1.Object) (owner types.N
 	return owner, false
 }
 
-// abandoned returns the objects that were left to ManagedResources that no longer count as their owners.
-func (sh *sharers) abandoned(yields map[inventory.Key]types.NamespacedName) (keys []inventory.Key) {
+// Abandoned returns the objects that were left to ManagedResources that no longer count as their owners.
+func (sh *Sharers) Abandoned(yields map[inventory.Key]types.NamespacedName) (keys []inventory.Key) {
 	for key := range yields {
 		if len(sh.owners(key)) == 0 {
 			keys = append(keys, key)
@@ -121,9 +121,9 @@ func (sh *sharers) abandoned(yields map[inventory.Key]types.NamespacedName) (key
 	return keys
 }
 
-// prunePolicy says what may be deleted: what no other ManagedResource lists that has a say there. desired is what this
+// PrunePolicy says what may be deleted: what no other ManagedResource lists that has a say there. desired is what this
 // one wants to keep.
-func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectReference) prune.Policy {
+func (o *Writer) PrunePolicy(sh *Sharers, desired []resourcesv1alpha1.ObjectReference) prune.Policy {
 	s := sh.subject
 	wanted := sets.Set[inventory.Key]{}
 	for _, ref := range desired {
@@ -138,8 +138,8 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 		return sh.any(match)
 	}
 	return prune.Policy{
-		Origin: s.Origin(), FieldManager: o.applier.FieldManager, Parallel: o.applier.Parallel, Clock: s.Clock,
-		KeepGarbageCollectable:       o.keepGarbageCollectable != nil && o.keepGarbageCollectable(s.Target),
+		Origin: s.Origin(), FieldManager: o.Applier.FieldManager, Parallel: o.Applier.Parallel, Clock: s.Clock,
+		KeepGarbageCollectable:       o.KeepGarbageCollectable != nil && o.KeepGarbageCollectable(s.Target),
 		DeletePersistentVolumeClaims: ptr.Deref(s.MR.Spec.DeletePersistentVolumeClaims, false),
 		Undecided:                    sh.undecided,
 		ListedByOther:                func(k inventory.Key) bool { return len(sh.of(k)) > 0 },
@@ -157,12 +157,12 @@ func (o *objects) prunePolicy(sh *sharers, desired []resourcesv1alpha1.ObjectRef
 	}
 }
 
-// yield looks at the objects that other ManagedResources list, too, before they are written. Those that another one
+// Yield looks at the objects that other ManagedResources list, too, before they are written. Those that another one
 // took are accepted as they are, and returned with their outcome. One that cannot be looked at may belong to another
 // one: it fails, alone. One that was not in the inventory with a UID before was never applied by this ManagedResource:
 // it is the last to list it, and takes it.
-func (o *objects) yield(
-	ctx context.Context, sh *sharers, before []resourcesv1alpha1.ObjectReference, all []apply.Intent,
+func (o *Writer) Yield(
+	ctx context.Context, sh *Sharers, before []resourcesv1alpha1.ObjectReference, all []apply.Intent,
 ) map[inventory.Key]apply.Outcome {
 	s := sh.subject
 	known, were, now := inventory.Index(before), s.State.Yields, s.Clock.Now()

@@ -1,4 +1,4 @@
-package managedresource
+package objects
 
 import (
 	"context"
@@ -17,18 +17,18 @@ import (
 	"github.com/trellis-hub/trellis/engine/ownership"
 )
 
-// examination is what a look at objects that drifted showed.
-type examination struct {
-	drifts []telemetry.Drift
-	unread []apply.Outcome // of those that could not be looked at
-	wait   time.Duration   // for the owner of one that is gone to bring it back; zero if there is nothing to wait for
+// Examination is what a look at objects that drifted showed.
+type Examination struct {
+	Drifts []telemetry.Drift
+	Unread []apply.Outcome // of those that could not be looked at
+	Wait   time.Duration   // for the owner of one that is gone to bring it back; zero if there is nothing to wait for
 }
 
-// examine reads drifted objects live: whether they exist, and which writers changed them since they were accepted.
+// Examine reads drifted objects live: whether they exist, and which writers changed them since they were accepted.
 // Objects that turn out to be right, or to be those of another ManagedResource, are accepted as they are.
-func (o *objects) examine(
-	ctx context.Context, sh *sharers, p *plan, drifted []inventory.Key, accepted map[inventory.Key]tracker.Accepted,
-) (found examination) {
+func (o *Writer) Examine(
+	ctx context.Context, sh *Sharers, p *Plan, drifted []inventory.Key, accepted map[inventory.Key]tracker.Accepted,
+) (found Examination) {
 	s, now := sh.subject, sh.subject.Clock.Now()
 	yields := s.State.Yields
 	if yields == nil {
@@ -36,9 +36,9 @@ func (o *objects) examine(
 	}
 	defer func() { s.State.Yield(yields) }() // what cannot be looked at stays whose it was
 	known := inventory.Index(s.MR.Status.Resources)
-	planned := make(map[inventory.Key]*apply.Prepared, len(p.objects))
-	for i := range p.objects {
-		planned[p.objects[i].Key] = &p.objects[i]
+	planned := make(map[inventory.Key]*apply.Prepared, len(p.Objects))
+	for i := range p.Objects {
+		planned[p.Objects[i].Key] = &p.Objects[i]
 	}
 	var todo []apply.Intent
 	for _, key := range drifted {
@@ -62,26 +62,26 @@ func (o *objects) examine(
 				}
 			}
 			delete(yields, key)
-			d.Created, d.Intent.UID, d.Owner = true, "", o.tracker.OwnerOf(s.Name, key)
+			d.Created, d.Intent.UID, d.Owner = true, "", o.Tracker.OwnerOf(s.Name, key)
 		case head.err != nil:
-			found.unread = append(found.unread, apply.Outcome{Key: key, Err: fmt.Errorf("reading the live object: %w", head.err)})
+			found.Unread = append(found.Unread, apply.Outcome{Key: key, Err: fmt.Errorf("reading the live object: %w", head.err)})
 			continue
 		case live.DeletionTimestamp != nil:
 			continue // its delete event brings us back
 		case o.yieldTo(sh, key, live, yields):
 			continue
 		case d.Intent.CreateOnly:
-			o.tracker.Accept(s.Name, key, tracker.Accepted{UID: live.UID, ResourceVersion: live.ResourceVersion})
+			o.Tracker.Accept(s.Name, key, tracker.Accepted{UID: live.UID, ResourceVersion: live.ResourceVersion})
 			continue
 		default:
-			manager := o.applier.FieldManager
+			manager := o.Applier.FieldManager
 			d.Intent.UID = live.UID
 			d.Created = ref.UID != "" && ref.UID != live.UID && live.Annotations[resourcesv1alpha1.OriginAnnotation] == ""
 			// After a start it is not known what was applied last, but that it was this.
 			d.Intent.Same = ok && was.UID == live.UID && (was.Intent == prepared.Digest || was.Intent == 0 && !yielded)
-			if ok && isUndisturbed(live, manager, prepared, was, exact(s.MR)) {
+			if ok && isUndisturbed(live, manager, prepared, was, Exact(s.MR)) {
 				s.State.Undisturbed(key, now)
-				o.tracker.Accept(s.Name, key, tracker.Accepted{
+				o.Tracker.Accept(s.Name, key, tracker.Accepted{
 					UID: live.UID, ResourceVersion: live.ResourceVersion, State: ownership.Observe(live, manager),
 					Autoscaled: was.Autoscaled, Intent: was.Intent,
 				})
@@ -92,20 +92,20 @@ func (o *objects) examine(
 				d.By = removed(live, manager, prepared, was)
 			}
 		}
-		found.drifts = append(found.drifts, d)
+		found.Drifts = append(found.Drifts, d)
 	}
 	return found
 }
 
 // waitAtMost has another look come after some time at the latest.
-func (e *examination) waitAtMost(wait time.Duration) {
-	if e.wait == 0 || wait < e.wait {
-		e.wait = wait
+func (e *Examination) waitAtMost(wait time.Duration) {
+	if e.Wait == 0 || wait < e.Wait {
+		e.Wait = wait
 	}
 }
 
 // yieldTo accepts an object that belongs to another ManagedResource, and notes to which.
-func (o *objects) yieldTo(sh *sharers, key inventory.Key, live *metav1.PartialObjectMetadata,
+func (o *Writer) yieldTo(sh *Sharers, key inventory.Key, live *metav1.PartialObjectMetadata,
 	yields map[inventory.Key]types.NamespacedName) bool {
 	owner, owned := sh.ownerOf(key, live)
 	if !owned {

@@ -1,4 +1,4 @@
-package managedresource
+package workers
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 	"github.com/trellis-hub/trellis/metrics"
 )
 
-// ClassOptions is a class with the size of its pool.
-type ClassOptions struct {
+// Class is a class with the size of its pool.
+type Class struct {
 	*assignment.Class
 	// ConcurrentSyncs is the number of ManagedResources that are worked on at the same time, without those that wait for
 	// their targets; default 5.
@@ -31,7 +31,7 @@ type ClassOptions struct {
 
 // share is how many runs of a class may be under way for one target: a few where there are many targets, all where
 // there is one.
-func (c ClassOptions) share(concurrentSyncs int) int {
+func (c Class) share(concurrentSyncs int) int {
 	if c.FixedTarget() != (clustercache.ClusterKey{}) {
 		return concurrentSyncs
 	}
@@ -42,17 +42,17 @@ func (c ClassOptions) share(concurrentSyncs int) int {
 // and cost a goroutine of some KiB.
 const workersForSeat = 50
 
-// workers is how many runs of a class may be under way, and seats how many of them may compute at the same time. A
+// size is how many runs of a class may be under way, and seats how many of them may compute at the same time. A
 // class with one target has no other target to protect from it: zero seats.
-func (c ClassOptions) workers(concurrentSyncs int) (workers, seats int) {
+func (c Class) size(concurrentSyncs int) (workers, seats int) {
 	if c.FixedTarget() != (clustercache.ClusterKey{}) {
 		return concurrentSyncs, 0
 	}
 	return workersForSeat * concurrentSyncs, concurrentSyncs
 }
 
-// workersOptions are those of workers.
-type workersOptions struct {
+// Options are those of workers.
+type Options struct {
 	// Run works on a request. RunTimeout is the last resort against one that hangs: it is bounded by the deadlines of its
 	// calls.
 	Run        func(context.Context, dispatch.Request) (reconcile.Result, error)
@@ -64,20 +64,20 @@ type workersOptions struct {
 	QueueMetrics *fairqueue.Metrics
 }
 
-// workers are the queues of all classes, and what works on them.
-type workers struct {
-	workersOptions
+// Workers are the queues of all classes, and what works on them.
+type Workers struct {
+	Options
 	supervisor *supervisor
 }
 
-// newWorkers returns workers of no class.
-func newWorkers(o workersOptions) *workers {
-	return &workers{workersOptions: o, supervisor: newSupervisor(o.Run, o.Clock, o.Logger)}
+// New returns workers of no class.
+func New(o Options) *Workers {
+	return &Workers{Options: o, supervisor: newSupervisor(o.Run, o.Clock, o.Logger)}
 }
 
-// lostSince returns since when all workers of some class have been occupied by runs that do not end; zero if there is
+// LostSince returns since when all workers of some class have been occupied by runs that do not end; zero if there is
 // no such class.
-func (w *workers) lostSince() time.Time { return w.supervisor.occupiedSince() }
+func (w *Workers) LostSince() time.Time { return w.supervisor.occupiedSince() }
 
 // Pauses after the source did not take a write.
 const (
@@ -92,16 +92,16 @@ func sourceRetries() workqueue.TypedRateLimiter[dispatch.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[dispatch.Request](sourceRetryFirst, sourceRetryLast)
 }
 
-// controller returns the queue and the workers of a class, which are not started. ready is called with the queue when
+// Controller returns the queue and the workers of a class, which are not started. ready is called with the queue when
 // it takes requests.
-func (w *workers) controller(
-	class ClassOptions, ready func(priorityqueue.PriorityQueue[dispatch.Request]),
+func (w *Workers) Controller(
+	class Class, ready func(priorityqueue.PriorityQueue[dispatch.Request]),
 ) (controller.TypedController[dispatch.Request], error) {
 	syncs := class.ConcurrentSyncs
 	if syncs <= 0 {
 		syncs = 5
 	}
-	count, seats := class.workers(syncs)
+	count, seats := class.size(syncs)
 	name := assignment.ClassName(class.Name)
 	w.supervisor.employ(name, count)
 	var requests *fairqueue.Queue[dispatch.Request] // made when the controller starts

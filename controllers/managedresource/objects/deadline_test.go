@@ -1,4 +1,4 @@
-package managedresource
+package objects
 
 import (
 	"context"
@@ -80,18 +80,18 @@ func (d *slowDiscovery) steps() map[string]func(ctx context.Context) (failed int
 				Class: &assignment.Class{},
 				Name:  types.NamespacedName{Namespace: "a", Name: "b"},
 			}
-			p, err := newPlan(ctx, work, "", b, d.target)
+			p, err := NewPlan(ctx, work, "", b, d.target)
 			if err != nil {
 				return len(b.Objects), err
 			}
-			return len(p.faults), nil
+			return len(p.Faults), nil
 		},
 		"apply": func(ctx context.Context) (int, error) {
 			failures := apply.Failures((&apply.Applier{Parallel: 16}).Run(ctx, d.target, intents, nil))
 			return len(failures), failures[0].Err
 		},
 		"look": func(ctx context.Context) (failed int, err error) {
-			o := &objects{applier: &apply.Applier{Parallel: 16}}
+			o := &Writer{Applier: &apply.Applier{Parallel: 16}}
 			for _, h := range o.heads(ctx, d.target, intents) {
 				if h.err != nil {
 					failed, err = failed+1, h.err

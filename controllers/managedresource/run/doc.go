@@ -1,0 +1,16 @@
+// Package run holds what one run over a ManagedResource is about, and what is remembered of it between runs.
+//
+// A Subject is the ManagedResource with its class, its target and the State that the run's worker has. Parts that know
+// nothing of the phases of a run get the Subject: contents, objects, status, telemetry. What phases find out for later
+// ones stays with the reconciler.
+//
+// A State is a plain struct without a lock. States hands it to one worker at a time. All of it may be lost: it holds
+// pauses after failures, pauses between corrections of the same object, objects that were left to other
+// ManagedResources, and the pace of writes about health. Only what other goroutines ask for is guarded by a lock:
+// Interrupted, Lacks, Latencies and DryRuns.
+//
+// # Trade-offs
+//
+// A Subject is changed by the parts that get it (MR is replaced by what the server answers), which saves a copy of each
+// status. Fields of State that several parts use are exported instead of having methods that only read and write them.
+package run
