@@ -92,9 +92,10 @@ fmt: ## Format the code and sort its imports
 
 # The race detector makes a hub several times slower. "make test" has it where it pays: in the packages of shipped code
 # whose tests need no control plane, in those about concurrency that do (RACED), and for the numbered statements about
-# ManagedResources (RACED_TESTS). "make test-long" has it everywhere.
+# ManagedResources (RACED_TESTS of STATEMENTS). "make test-long" has it everywhere.
 RACED       := ./clustercache ./controllers/internal/multicluster
 RACED_TESTS := ^Test(MR|X)[0-9]
+STATEMENTS  := ./controllers/managedresource
 
 # Tests that need control planes wait most of the time, so more packages are tested at once than there are processors.
 PACKAGES_AT_ONCE ?= 2
@@ -112,11 +113,12 @@ test: kube ## Run all tests on real API servers, with the race detector where it
 .PHONY: test-race
 test-race: kube ## Run only the part of "make test" that has the race detector
 	packages="$$(hack/packages.sh raced)" && $(TEST) -race $(ARGS) $(RACED) $$packages
-	$(TEST) -race -run '$(RACED_TESTS)' $(ARGS) ./controllers/managedresource
+	$(TEST) -race -run '$(RACED_TESTS)' $(ARGS) $(STATEMENTS)
 
 .PHONY: test-plain
 test-plain: kube ## Run only the part of "make test" that has not: the packages that need control planes, and the tools in hack
-	packages="$$(hack/packages.sh plain $(RACED))" && $(TEST) $(ARGS) $$packages
+	$(TEST) -skip '$(RACED_TESTS)' $(ARGS) $(STATEMENTS)
+	packages="$$(hack/packages.sh plain $(RACED) $(STATEMENTS))" && $(TEST) $(ARGS) $$packages
 	$(GO) test -vet=off -run TestStacksOfWatches ./clustercache # the race detector makes stacks larger
 
 .PHONY: test-long

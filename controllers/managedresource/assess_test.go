@@ -62,6 +62,8 @@ type judging struct {
 const (
 	uid          = "uid-of-target" // as the fake gives it
 	appliedInput = "input"         // what was applied
+
+	messageChecksPending = "The content changed; its checks are pending."
 )
 
 func judged(t *testing.T) *judging {
@@ -378,13 +380,13 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			t.Run(name+"/"+before, func(t *testing.T) {
 				j := judged(t)
 				j.shown()
-				health, rollout := "Unknown ChecksPending: "+status.MessageChecksPending, "Unknown ChecksPending: "+status.MessageChecksPending
+				health, rollout := "Unknown ChecksPending: "+messageChecksPending, "Unknown ChecksPending: "+messageChecksPending
 				if well {
 					j.look()
 					health, rollout = wellHealth, wellRollout
 				} else {
 					j.Expect(j.status.Write(j.ctx, &j.work.Subject, func(d *status.Draft) {
-						d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending, status.MessageChecksPending)
+						d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
 					})).To(Succeed())
 				}
 				j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(health))

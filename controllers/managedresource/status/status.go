@@ -223,13 +223,13 @@ func (d *Draft) UnknownHealth(reason, message string) {
 
 const (
 	messageApplying      = "The resources are being applied."
-	MessageChecksPending = "The content changed; its checks are pending."
+	messageChecksPending = "The content changed; its checks are pending."
 )
 
 // Pending says that new content is about to be applied. A failure or a pending deletion stays visible until the run is
 // over.
 func (d *Draft) Pending() {
-	d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending, MessageChecksPending)
+	d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
 	reason, message := resourcesv1alpha1.ReasonApplyProgressing, messageApplying
 	if c := d.Get(resourcesv1alpha1.ConditionResourcesApplied); c != nil {
 		switch c.Reason {

@@ -77,9 +77,10 @@ func (r *Recorder) WarnUnplaced(s *run.Subject, b *bundle.Bundle, outcomes []app
 		"Applied to the namespace default, because the manifests name none: "+strings.Join(names, ", ")+more)
 }
 
-// PruneCause is why objects leave an inventory, as metrics call it.
+// PruneCause is why objects leave an inventory.
 type PruneCause string
 
+// Causes, as metrics have them.
 const (
 	CauseRemoved     PruneCause = "removed"
 	CauseEmptied     PruneCause = "emptied"
