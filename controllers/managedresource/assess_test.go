@@ -107,9 +107,10 @@ func judged(t *testing.T) *judging {
 			Notify: func(types.NamespacedName, tracker.Cause) { j.notifications++ },
 		}),
 	}
-	j.health = &health{
-		targets: j.targets, status: j.status, assessor: &status.Assessor{Targets: j.targets, Viewer: &view.Viewer{Tracker: j.tracker, Warnings: j.warnings}},
+	j.assessor = &status.Assessor{
+		Targets: j.targets, Viewer: &view.Viewer{Tracker: j.tracker, Warnings: j.warnings},
 	}
+	j.health = &health{targets: j.targets, status: j.status, assessor: j.assessor}
 	j.notes = &status.AppliedWriter{Store: source, Tracker: j.tracker}
 	j.track(mr.Status.Resources...)
 	for _, live := range []*unstructured.Unstructured{j.configMap("10"), j.deployment("10", "True")} {

@@ -58,14 +58,14 @@ func (r *reconciler) conclude(ctx context.Context, s *scope) (bool, reconcile.Re
 	err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = inv
 		if !finished {
-			r.health.assessor.AssessFailure(ctx, d, &s.Subject, &s.seen)
+			r.assessor.AssessFailure(ctx, d, &s.Subject, &s.seen)
 		}
 		d.Set(resourcesv1alpha1.ConditionResourcesApplied, c)
 		if finished {
 			d.ObservedGeneration = s.MR.Generation
 			d.SecretsDataChecksum = ptr.To(s.plan.Checksum)
 		}
-		r.health.assessor.Assess(ctx, d, &s.Subject, &s.seen)
+		r.assessor.Assess(ctx, d, &s.Subject, &s.seen)
 	})
 	if err != nil {
 		return end(err)

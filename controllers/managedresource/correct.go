@@ -100,12 +100,12 @@ func (r *reconciler) concludeCorrection(
 	err := r.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.Resources = withUIDs(d.Resources, uids)
 		if len(failures) > 0 {
-			r.health.assessor.AssessFailure(ctx, d, &s.Subject, &s.seen)
+			r.assessor.AssessFailure(ctx, d, &s.Subject, &s.seen)
 		}
 		if concerned {
 			d.Set(resourcesv1alpha1.ConditionResourcesApplied, c)
 		}
-		r.health.assessor.Assess(ctx, d, &s.Subject, &s.seen)
+		r.assessor.Assess(ctx, d, &s.Subject, &s.seen)
 	})
 	if err != nil {
 		return reconcile.Result{}, err

@@ -56,6 +56,7 @@ type reconciler struct {
 	neighbours *objects.Neighbours
 	warnings   *notes.Reader
 	status     *status.Writer
+	assessor   *status.Assessor
 	health     *health
 	notes      *status.AppliedWriter
 	events     *telemetry.Recorder
@@ -83,31 +84,44 @@ type reconciler struct {
 func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 	targets := &objects.Targets{Clusters: o.Clusters, Reader: o.Cache}
 	writer := status.NewWriter(source, o.Clock)
+	assessor := &status.Assessor{
+		Targets: targets, Viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
+	}
 	return &reconciler{
-		store: source, targets: targets, assigner: c.assigner, tracker: c.tracker, warnings: c.warnings,
+		store:      source,
+		targets:    targets,
+		assigner:   c.assigner,
+		tracker:    c.tracker,
+		warnings:   c.warnings,
 		neighbours: &objects.Neighbours{Index: c.shared, Assigner: c.assigner},
 		content: &content.Reader{
 			Live: o.Client, Secrets: o.Secrets, Bundles: o.Bundles, ManagedBy: o.ManagedBy, Parallel: o.ParallelObjects,
 		},
 		objects: &objects.Writer{
-			Tracker: c.tracker,
-			Applier: &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
-
+			Tracker:                c.tracker,
+			Applier:                &apply.Applier{FieldManager: hubv1alpha1.FieldManager, Parallel: o.ParallelObjects},
 			KeepGarbageCollectable: o.KeepGarbageCollectable,
 		},
-		status: writer,
-		health: &health{
-			targets: targets, status: writer,
-			assessor: &status.Assessor{
-				Targets: targets, Viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
-			},
-		},
-		notes:  &status.AppliedWriter{Store: source, Tracker: c.tracker},
-		events: telemetry.NewRecorder(o.Events, o.Clock, o.Metrics), metrics: o.Metrics, clock: o.Clock, log: o.Logger,
-		syncPeriod: o.SyncPeriod, timeout: o.RunTimeout, callsTimeout: o.RunTimeout * 4 / 5, alwaysUpdate: o.AlwaysUpdate,
+		status:   writer,
+		assessor: assessor,
+		health:   &health{targets: targets, status: writer, assessor: assessor},
+		notes:    &status.AppliedWriter{Store: source, Tracker: c.tracker},
+		events:   telemetry.NewRecorder(o.Events, o.Clock, o.Metrics),
+		metrics:  o.Metrics,
+		clock:    o.Clock,
+		log:      o.Logger,
+
+		syncPeriod:   o.SyncPeriod,
+		timeout:      o.RunTimeout,
+		callsTimeout: o.RunTimeout * 4 / 5,
+		alwaysUpdate: o.AlwaysUpdate,
+
 		enqueue: func(name types.NamespacedName) { c.notify(name, tracker.CauseHealth) },
 		forward: c.dispatcher.Forward,
-		states:  run.NewStates(), drifts: run.NewLatencies(), changes: run.NewLatencies(),
+
+		states:  run.NewStates(),
+		drifts:  run.NewLatencies(),
+		changes: run.NewLatencies(),
 	}
 }
 
