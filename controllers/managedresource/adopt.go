@@ -57,8 +57,8 @@ func (r *reconciler) adopt(ctx context.Context, s *scope) (bool, reconcile.Resul
 // migrate deals with a ManagedResource whose objects are in another cluster than the one it belongs to now: they are
 // deleted there, or left if that cluster is gone.
 func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	s.status, _ = r.targets.Clusters.GetStatus(s.Target)
-	bound, now := s.BoundUID(), s.status
+	s.targetStatus, _ = r.targets.Clusters.GetStatus(s.Target)
+	bound, now := s.BoundUID(), s.targetStatus
 	if bound == "" || now.State != clustercache.StateConnected || now.UID == bound {
 		return goOn()
 	}
@@ -103,14 +103,15 @@ func (r *reconciler) migrate(ctx context.Context, s *scope) (bool, reconcile.Res
 // identify ends the run while it is not known, or not written down, which cluster the target is: a hub that dies in
 // this moment would not notice that the kubeconfig leads elsewhere when it starts again. Then the watches begin.
 func (r *reconciler) identify(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	bound, uid := s.BoundUID(), s.status.UID
-	if uid == "" || s.status.State == clustercache.StateRefused || bound != "" && bound != uid {
+	bound, uid := s.BoundUID(), s.targetStatus.UID
+	if uid == "" || s.targetStatus.State == clustercache.StateRefused || bound != "" && bound != uid {
 		return endWith(r.health.unreachable(ctx, s))
 	}
 	if known, err := r.targets.IdentityKnown(ctx, s.Target, uid); err != nil || !known {
 		return endWith(reconcile.Result{RequeueAfter: identityRetry}, err)
 	}
-	if err := r.tracker.Track(ctx, s.Name, s.Target, s.MR.Status.Resources, objects.Exact(s.MR)); err != nil && !objects.IsDown(err) {
+	err := r.tracker.Track(ctx, s.Name, s.Target, s.MR.Status.Resources, objects.Exact(s.MR))
+	if err != nil && !objects.IsDown(err) {
 		return end(err)
 	}
 	return goOn()

@@ -30,6 +30,7 @@ import (
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
 	clustersfake "github.com/trellis-hub/trellis/clustercache/fake"
+	"github.com/trellis-hub/trellis/controllers/internal/pacing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
@@ -54,6 +55,7 @@ type judging struct {
 	clusters      *clustersfake.Cache
 	clock         *clocktesting.FakeClock
 	server        client.Client
+	pace          *pacing.Pacer // of writes about targets that are away
 	writes        int
 	notifications int // of the tracker
 	work          *scope
@@ -95,9 +97,10 @@ func judged(t *testing.T) *judging {
 
 		syncPeriod: time.Hour,
 	}
+	j.pace = pacing.New(status.OutagesPerSecond)
 	source := store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {})
 	j.reconciler = &reconciler{
-		store: source, targets: &objects.Targets{Clusters: j.clusters, Reader: j.server}, status: status.NewWriter(source, j.clock),
+		store: source, targets: &objects.Targets{Clusters: j.clusters, Reader: j.server}, status: status.NewWriter(source, j.clock, j.pace),
 		clock: j.clock, syncPeriod: time.Hour, drifts: run.NewLatencies(), changes: run.NewLatencies(),
 		warnings: notes.New(notes.Options{
 			Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {},
@@ -159,7 +162,7 @@ func (j *judging) shown() {
 
 // judge begins a run: it takes the state of the target and what the watches show.
 func (j *judging) judge() {
-	j.work.status, _ = j.clusters.GetStatus(j.work.Target)
+	j.work.targetStatus, _ = j.clusters.GetStatus(j.work.Target)
 	j.work.seen.Compared = j.tracker.Judge(j.work.Name)
 }
 

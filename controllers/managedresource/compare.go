@@ -64,7 +64,7 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 	if !isNoted && (s.State.Input == "" || s.State.Input != s.input) {
 		return goOn()
 	}
-	if s.status.State != clustercache.StateConnected {
+	if s.targetStatus.State != clustercache.StateConnected {
 		return endWith(r.health.unreachable(ctx, s))
 	}
 	// Another client may have removed our marks. Without them no run would clean up.
@@ -113,7 +113,7 @@ func (r *reconciler) compare(ctx context.Context, s *scope) (bool, reconcile.Res
 // time comes, or when what it waits for is gone. What was right before is kept right meanwhile.
 func (r *reconciler) backOff(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	pause := s.State.Backoff(s.input, r.clock.Now())
-	if len(s.todo) > 0 || pause == 0 || !s.current || s.status.State != clustercache.StateConnected {
+	if len(s.todo) > 0 || pause == 0 || !s.current || s.targetStatus.State != clustercache.StateConnected {
 		return goOn()
 	}
 	s.seen.Compared = r.tracker.Judge(s.Name)

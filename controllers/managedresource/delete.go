@@ -80,7 +80,8 @@ func (r *reconciler) clean(
 	}
 	policy := r.objects.PrunePolicy(r.neighbours.In(ctx, &s.Subject, targetStatus.UID, key), nil)
 	policy.Forced = resourcesv1alpha1.IsTruthy(s.MR.Annotations[resourcesv1alpha1.ForceDeletionAnnotation])
-	if err := r.tracker.Track(ctx, s.Name, key, s.MR.Status.Resources, objects.Exact(s.MR)); err != nil && !objects.IsDown(err) {
+	err = r.tracker.Track(ctx, s.Name, key, s.MR.Status.Resources, objects.Exact(s.MR))
+	if err != nil && !objects.IsDown(err) {
 		return end(err)
 	}
 	s.seen.Compared, _ = r.objects.Begin(&s.Subject)
@@ -151,7 +152,7 @@ func (r *reconciler) letGo(ctx context.Context, s *scope) (bool, reconcile.Resul
 	return end(nil)
 }
 
-// waitsForTarget says of a deletion what it waits for, and what ends that if anything does (givenUp).
+// waitsForTarget says of a deletion what it waits for, and what ends that if anything does (objects.GivenUp).
 func waitsForTarget(s *scope, key clustercache.ClusterKey, status clustercache.Status) string {
 	message := fmt.Sprintf("Waiting for the target cluster to delete %d objects: %s.",
 		len(s.MR.Status.Resources), describeState(key, status))

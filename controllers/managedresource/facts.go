@@ -3,15 +3,12 @@ package managedresource
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/internal/targetfacts"
+	"github.com/trellis-hub/trellis/controllers/managedresource/telemetry"
 	"github.com/trellis-hub/trellis/controllers/managedresource/workers"
 )
-
-// memoryTimeout bounds reads that are answered by informers and cannot take long.
-const memoryTimeout = time.Second
 
 // Facts implements targetfacts.Publisher.
 func (c *Controller) Facts(cluster clustercache.ClusterKey) targetfacts.Facts {
@@ -29,7 +26,7 @@ func (c *Controller) WorksIn(cluster clustercache.ClusterKey) bool {
 
 // ManagedElsewhere implements targetfacts.Publisher: a Gardener resource manager may hold a namespace.
 func (c *Controller) ManagedElsewhere(namespace string) (manager string, elsewhere bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), memoryTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), telemetry.CacheTimeout)
 	defer cancel()
 	until, err := c.assigner.ManagedElsewhere(ctx, namespace)
 	return "gardener-resource-manager", err == nil && !until.IsZero()

@@ -17,8 +17,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 )
 
-// health says in the conditions what the watches show. It sends nothing to a target. It goes by the verdict of the
-// scope.
+// health writes what the assessor finds, and why health cannot be judged. It sends nothing to a target.
 type health struct {
 	targets  *objects.Targets
 	status   *status.Writer
@@ -27,7 +26,7 @@ type health struct {
 
 // evaluate writes what the watches say about health and progress, if a condition changes.
 func (h *health) evaluate(ctx context.Context, s *scope) (reconcile.Result, error) {
-	if s.status.State != clustercache.StateConnected {
+	if s.targetStatus.State != clustercache.StateConnected {
 		return h.unreachable(ctx, s)
 	}
 	return h.evaluateWith(ctx, s, func(*status.Draft) {})
@@ -65,7 +64,7 @@ func (h *health) evaluateWith(ctx context.Context, s *scope, change func(*status
 func (h *health) awaitLists(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	now := s.Clock.Now()
 	// A target that was away lists from when it is back.
-	waited := min(s.State.Waited(now), max(now.Sub(s.status.Since), 0))
+	waited := min(s.State.Waited(now), max(now.Sub(s.targetStatus.Since), 0))
 	switch {
 	case waited < status.SyncGrace:
 		return endAfter(status.SyncGrace - waited)
@@ -81,14 +80,14 @@ func (h *health) awaitLists(ctx context.Context, s *scope) (bool, reconcile.Resu
 // unreachable says that the target cannot be asked. Nothing is said about a target that was not dialled yet, that may
 // be back in a moment, or that is meant to be away.
 func (h *health) unreachable(ctx context.Context, s *scope) (reconcile.Result, error) {
-	switch s.status.State {
+	switch s.targetStatus.State {
 	case clustercache.StateConnecting, clustercache.StateConnected, clustercache.StateHibernated:
 		return reconcile.Result{}, nil
 	}
-	if s.status.InGrace || h.targets.Hibernated(ctx, s.Target) {
+	if s.targetStatus.InGrace || h.targets.Hibernated(ctx, s.Target) {
 		return reconcile.Result{}, nil
 	}
-	return h.status.WriteOutage(ctx, &s.Subject, func(d *status.Draft) { d.Unreachable(s.Target, s.status) })
+	return h.status.WriteOutage(ctx, &s.Subject, func(d *status.Draft) { d.Unreachable(s.Target, s.targetStatus) })
 }
 
 // notApplied says why nothing can be applied, whether or not there is a target at the moment.
@@ -133,13 +132,13 @@ func (h *health) concludeLost(
 
 // awaitsConnection says that the objects are left alone until the registration leads somewhere again.
 func (h *health) awaitsConnection(ctx context.Context, s *scope) error {
-	if s.status.PendingReason == "" {
+	if s.targetStatus.PendingReason == "" {
 		return nil // it is being connected
 	}
 	message := fmt.Sprintf(
 		"The present content of the registration of the target cluster %s cannot be used (%s), and its "+
 			"former connection leads to another cluster than the one that has the objects. They stay where they are.",
-		s.Target, s.status.PendingReason)
+		s.Target, s.targetStatus.PendingReason)
 	return h.status.Write(ctx, &s.Subject, func(d *status.Draft) {
 		d.UnknownHealth(resourcesv1alpha1.ReasonTargetUnreachable, message)
 	})

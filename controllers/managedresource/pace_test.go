@@ -18,7 +18,7 @@ import (
 
 func othersInTheCrowd(j *judging, n int) (last time.Duration) {
 	for i := range n {
-		last = j.status.Pace.Delay(types.NamespacedName{Namespace: "others", Name: fmt.Sprint(i)}, j.clock.Now())
+		last = j.pace.Delay(types.NamespacedName{Namespace: "others", Name: fmt.Sprint(i)}, j.clock.Now())
 	}
 	return last
 }
@@ -113,13 +113,14 @@ func TestUsersDoNotWaitForTheCrowd(t *testing.T) {
 func TestOneThatIsGoneHasNoPlaceInTheCrowd(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Unix(1e9, 0)
-	w := status.NewWriter(nil, nil)
+	pace := pacing.New(status.OutagesPerSecond)
+	w := status.NewWriter(nil, nil, pace)
 	name := types.NamespacedName{Name: "gone"}
 	for i := range 2 * status.OutagesPerSecond {
-		w.Pace.Delay(types.NamespacedName{Name: fmt.Sprint(i)}, now)
+		pace.Delay(types.NamespacedName{Name: fmt.Sprint(i)}, now)
 	}
-	wait := w.Pace.Delay(name, now)
-	g.Expect(w.Pace.Delay(name, now)).To(Equal(wait))
+	wait := pace.Delay(name, now)
+	g.Expect(pace.Delay(name, now)).To(Equal(wait))
 	w.Forget(name)
-	g.Expect(w.Pace.Delay(name, now)).To(BeNumerically(">", wait), "it queues anew")
+	g.Expect(pace.Delay(name, now)).To(BeNumerically(">", wait), "it queues anew")
 }

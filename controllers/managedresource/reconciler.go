@@ -14,6 +14,7 @@ import (
 
 	hubv1alpha1 "github.com/trellis-hub/trellis/apis/hub/v1alpha1"
 	"github.com/trellis-hub/trellis/clustercache"
+	"github.com/trellis-hub/trellis/controllers/internal/pacing"
 	"github.com/trellis-hub/trellis/controllers/managedresource/dispatch"
 	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/notes"
@@ -83,7 +84,7 @@ type reconciler struct {
 // newReconciler returns the reconciler of a controller, whose other parts are there.
 func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 	targets := &objects.Targets{Clusters: o.Clusters, Reader: o.Cache}
-	writer := status.NewWriter(source, o.Clock)
+	writer := status.NewWriter(source, o.Clock, pacing.New(status.OutagesPerSecond))
 	assessor := &status.Assessor{
 		Targets: targets, Viewer: &view.Viewer{Tracker: c.tracker, Warnings: c.warnings},
 	}

@@ -38,10 +38,10 @@ type scope struct {
 	// drifted and changed are since when the watches showed drift or another Secret; zero if there was none.
 	drifted, changed time.Time
 
-	status  clustercache.Status // of the target
-	input   string              // what is to be applied, see content.Reader
-	current bool                // the versions of all Secrets are known
-	seen    status.Seen         // of the objects by the watches
+	targetStatus clustercache.Status
+	input        string      // what is to be applied, see content.Reader
+	current      bool        // the versions of all Secrets are known
+	seen         status.Seen // of the objects by the watches
 	// todo are the objects that are to be corrected; none: everything is to be applied.
 	todo []inventory.Key
 	wait time.Duration // until the next of them may be corrected; zero if none has to wait

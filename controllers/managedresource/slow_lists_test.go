@@ -46,8 +46,8 @@ func restarted(t *testing.T) *restarting {
 // start is a look at it. done is false if it is to be applied.
 func (j *restarting) start() (done bool, next time.Duration) {
 	j.t.Helper()
-	j.work.status, _ = j.clusters.GetStatus(j.work.Target)
-	j.work.status.Since = j.since
+	j.work.targetStatus, _ = j.clusters.GetStatus(j.work.Target)
+	j.work.targetStatus.Since = j.since
 	j.work.input, j.work.current = appliedInput, true
 	done, result, err := j.compare(j.ctx, j.work)
 	j.Expect(err).NotTo(HaveOccurred())

@@ -45,7 +45,7 @@ func (r *reconciler) read(ctx context.Context, s *scope) (bool, reconcile.Result
 // connect gets the clients of the target.
 func (r *reconciler) connect(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
 	var err error
-	s.Access, err = r.targets.Access(ctx, s.Target, s.status.UID)
+	s.Access, err = r.targets.Access(ctx, s.Target, s.targetStatus.UID)
 	if !objects.IsDown(err) || len(s.todo) > 0 {
 		return err != nil, reconcile.Result{}, err
 	}
@@ -68,7 +68,7 @@ func (r *reconciler) planObjects(ctx context.Context, s *scope) (bool, reconcile
 
 // mark writes the finalizer and the UID of the target, in one patch, before the first write to the target.
 func (r *reconciler) mark(ctx context.Context, s *scope) (bool, reconcile.Result, error) {
-	if s.Marked() && s.BoundUID() == s.status.UID {
+	if s.Marked() && s.BoundUID() == s.targetStatus.UID {
 		return goOn()
 	}
 	base := s.MR.DeepCopy()
@@ -78,7 +78,7 @@ func (r *reconciler) mark(ctx context.Context, s *scope) (bool, reconcile.Result
 	if s.MR.Annotations == nil {
 		s.MR.Annotations = map[string]string{}
 	}
-	s.MR.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(s.status.UID)
+	s.MR.Annotations[hubv1alpha1.TargetUIDAnnotation] = string(s.targetStatus.UID)
 	err := r.store.Patch(ctx, base, s.MR, false)
 	return err != nil, reconcile.Result{}, err
 }
@@ -138,7 +138,7 @@ func (r *reconciler) write(ctx context.Context, s *scope) (bool, reconcile.Resul
 	var pruning prune.Target
 	if prunes {
 		var err error
-		if pruning, err = r.targets.PruneAccess(ctx, s.Target, s.status.UID, s.Access); err != nil {
+		if pruning, err = r.targets.PruneAccess(ctx, s.Target, s.targetStatus.UID, s.Access); err != nil {
 			return end(err)
 		}
 	}

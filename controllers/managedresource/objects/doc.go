@@ -12,6 +12,6 @@
 //
 // # Trade-offs
 //
-// An object that is listed by several ManagedResources is read before it is written, which costs a request. Objects that
-// nobody else lists cost none.
+// An object that is listed by several ManagedResources is read before it is written, which costs a request. One that
+// no other lists costs none.
 package objects

@@ -164,12 +164,12 @@ func (o *Writer) preview(ctx context.Context, target apply.Target, in apply.Inte
 // stripped removes what differs without a change of content. A Gardener resource manager describes its objects in other
 // words.
 func stripped(obj *unstructured.Unstructured) map[string]any {
-	content := obj.DeepCopy()
-	content.SetManagedFields(nil)
-	content.SetResourceVersion("")
-	content.SetGeneration(0)
-	annotations := content.GetAnnotations()
+	copied := obj.DeepCopy()
+	copied.SetManagedFields(nil)
+	copied.SetResourceVersion("")
+	copied.SetGeneration(0)
+	annotations := copied.GetAnnotations()
 	delete(annotations, resourcesv1alpha1.DescriptionAnnotation)
-	content.SetAnnotations(annotations)
-	return content.Object
+	copied.SetAnnotations(annotations)
+	return copied.Object
 }

@@ -64,7 +64,8 @@ func (o *Writer) Examine(
 			delete(yields, key)
 			d.Created, d.Intent.UID, d.Owner = true, "", o.Tracker.OwnerOf(s.Name, key)
 		case head.err != nil:
-			found.Unread = append(found.Unread, apply.Outcome{Key: key, Err: fmt.Errorf("reading the live object: %w", head.err)})
+			err := fmt.Errorf("reading the live object: %w", head.err)
+			found.Unread = append(found.Unread, apply.Outcome{Key: key, Err: err})
 			continue
 		case live.DeletionTimestamp != nil:
 			continue // its delete event brings us back

@@ -32,9 +32,11 @@ type Plan struct {
 	Objects []apply.Prepared
 	// Released are objects that are not managed any longer, and stay.
 	Released map[inventory.Key]resourcesv1alpha1.ObjectReference
-	// Faults say what cannot be applied, whatever the target says; decoding are documents that could not be read.
-	Faults   []string
+	// Faults say what cannot be applied, whatever the target says.
+	Faults []string
+	// Decoding names documents that could not be read; empty if all could.
 	Decoding string
+	// Checksum is that of the Secrets' data, as the status has it.
 	Checksum string
 	// strange is true if the target knows the kind of some object not at all: a kind that is misspelt now may be the
 	// object that the inventory still has under its right name.
@@ -42,7 +44,7 @@ type Plan struct {
 }
 
 // NewPlan prepares the objects of a bundle. If it is for only some of them, what it says of the others does not count:
-// they are not looked at unless they bear the same names. Errors are those of isContentError, of the connection, and
+// they are not looked at unless they bear the same names. Errors are those of content.IsError, of the connection, and
 // the end of ctx.
 func NewPlan(
 	ctx context.Context, s *run.Subject, managedBy string, b *bundle.Bundle, target apply.Target, only ...inventory.Key,

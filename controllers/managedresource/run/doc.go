@@ -4,10 +4,10 @@
 // nothing of the phases of a run get the Subject: contents, objects, status, telemetry. What phases find out for later
 // ones stays with the reconciler.
 //
-// A State is a plain struct without a lock. States hands it to one worker at a time. All of it may be lost: it holds
-// pauses after failures, pauses between corrections of the same object, objects that were left to other
-// ManagedResources, and the pace of writes about health. Only what other goroutines ask for is guarded by a lock:
-// Interrupted, Lacks, Latencies and DryRuns.
+// A State is a plain struct without a lock, which States hands to one worker at a time: what was applied and with which
+// result, pauses after failures, pauses between corrections of the same object, objects that were left to other
+// ManagedResources, the pace of writes about health, and the content of the Secrets as long as there is memory for it.
+// All of it may be lost. Interrupted, Lacks, Latencies and DryRuns are asked by other goroutines, and have locks.
 //
 // # Trade-offs
 //

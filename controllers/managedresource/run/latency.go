@@ -39,7 +39,7 @@ func (l *Latencies) Began(name types.NamespacedName) time.Time {
 	return l.since[name]
 }
 
-// Stop ends it for a run, and returns since when it was measured; zero if it was not. The run calls ended.
+// Stop ends it for a run, and returns since when it was measured; zero if it was not. The run calls Ended.
 func (l *Latencies) Stop(name types.NamespacedName) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *Latencies) Ended(name types.NamespacedName) {
 	delete(l.taken, name)
 }
 
-// Resume continues with what stop returned, because the run did not do it.
+// Resume continues with what Stop returned, because the run did not do it.
 func (l *Latencies) Resume(name types.NamespacedName, since time.Time) {
 	if !since.IsZero() {
 		l.Start(name, since)

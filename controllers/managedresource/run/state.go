@@ -95,7 +95,7 @@ func NewStates() *States {
 	return &States{all: map[types.NamespacedName]*State{}, inUse: map[types.NamespacedName]bool{}}
 }
 
-// Take returns the state of a ManagedResource, false if another worker has it. give ends that.
+// Take returns the state of a ManagedResource, false if another worker has it. Give ends that.
 func (s *States) Take(name types.NamespacedName) (*State, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,8 +25,11 @@ type Subject struct {
 	Clock clock.PassiveClock
 	Log   logr.Logger
 
-	// MR is the state that the next write is based on. It is replaced by what the server answers.
-	MR       *resourcesv1alpha1.ManagedResource
+	// MR is the state that the next write is based on. It is replaced by what the server answers. It is nil until the
+	// ManagedResource was fetched.
+	MR *resourcesv1alpha1.ManagedResource
+	// Decision is where the ManagedResource belongs, Class and Target are a part of it. They are zero until it was made;
+	// Target stays zero if there is none.
 	Decision assignment.Decision
 	Class    *assignment.Class
 	Target   clustercache.ClusterKey

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	resourcesv1alpha1 "github.com/trellis-hub/trellis/apis/resources/v1alpha1"
-
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
@@ -59,7 +58,7 @@ const messagePartial = "Some objects are not applied; their checks are pending. 
 func setAssessed(d *Draft, t resourcesv1alpha1.ConditionType, good resourcesv1alpha1.ConditionStatus,
 	c conditions.Condition, partial bool) {
 	if partial && c.Status == good {
-		if before := d.Get(t); before != nil && before.Status == good {
+		if before := d.get(t); before != nil && before.Status == good {
 			return
 		}
 		c = conditions.Condition{
@@ -86,10 +85,10 @@ func (a *Assessor) snapshot(ctx context.Context, d *Draft, s *run.Subject, seen 
 	}
 	subject := view.Subject{
 		ManagedResource: s.Name, Cluster: s.Target, Resources: d.Resources, Comparison: seen.Compared,
-		Late: func(blind bool) bool { return s.State.BlindFor(blind, d.Now) >= SyncGrace },
+		Late: func(blind bool) bool { return s.State.BlindFor(blind, d.now) >= SyncGrace },
 	}
 	seen.partial = false
-	switch c := d.Get(resourcesv1alpha1.ConditionResourcesApplied); {
+	switch c := d.get(resourcesv1alpha1.ConditionResourcesApplied); {
 	case c == nil:
 		d.AnswersAgain()
 		return nil
@@ -107,7 +106,7 @@ func (a *Assessor) snapshot(ctx context.Context, d *Draft, s *run.Subject, seen 
 		return nil // only what was applied is assessed
 	}
 	shown := a.Viewer.Collect(subject)
-	seen.Unjudged, seen.Explained, d.Reading = shown.Unjudged, len(shown.Explained) > 0, shown.Reading
+	seen.Unjudged, seen.Explained, d.reading = shown.Unjudged, len(shown.Explained) > 0, shown.Reading
 	return &shown.Snapshot
 }
 

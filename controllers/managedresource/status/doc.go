@@ -1,9 +1,9 @@
 // Package status writes the status of ManagedResources, and the annotation that says what was applied.
 //
-// A change is a function that gets a Draft. The Writer adds what follows from it (Contested, Ready), compares the result
-// with what the server has, and patches what differs; most runs write nothing. The Assessor sets the conditions about
-// health from what the watches show, and leaves them as they are while something is not shown. The AppliedWriter keeps
-// the annotation by which a successor finds out that nothing changed.
+// A change is a function that gets a Draft. The Writer adds what follows from it (Contested, Ready), compares the
+// result with what the server has, and patches what differs; most runs write nothing. The Assessor sets the conditions
+// about health from what the watches show, and leaves them as they are while something is not shown. The AppliedWriter
+// keeps the annotation by which a successor finds out that nothing changed.
 //
 // # Trade-offs
 //

@@ -35,19 +35,20 @@ var semantic = equality.Semantic
 type Writer struct {
 	store *store.Store
 	clock clock.PassiveClock
-	Pace  *pacing.Pacer
+	pace  *pacing.Pacer
 }
 
 // OutagesPerSecond is how many ManagedResources say in a second that their targets cannot be asked or watched.
 const OutagesPerSecond = 50
 
-// NewWriter returns a writer that writes through a store.
-func NewWriter(s *store.Store, c clock.PassiveClock) *Writer {
-	return &Writer{store: s, clock: c, Pace: pacing.New(OutagesPerSecond)}
+// NewWriter returns a writer that writes through a store. pace is that of writes about targets that are away, such as
+// OutagesPerSecond.
+func NewWriter(s *store.Store, c clock.PassiveClock, pace *pacing.Pacer) *Writer {
+	return &Writer{store: s, clock: c, pace: pace}
 }
 
 // Forget drops what is known of a ManagedResource that is gone.
-func (w *Writer) Forget(name types.NamespacedName) { w.Pace.Forget(name) }
+func (w *Writer) Forget(name types.NamespacedName) { w.pace.Forget(name) }
 
 // Write patches the status if change makes a difference.
 func (w *Writer) Write(ctx context.Context, s *run.Subject, change func(*Draft)) error {
@@ -64,9 +65,9 @@ func (w *Writer) change(s *run.Subject, change func(*Draft)) (
 	base *resourcesv1alpha1.ManagedResource, d *Draft,
 ) {
 	base = new(*s.MR)
-	d = &Draft{ManagedResourceStatus: &s.MR.Status, Now: w.clock.Now()}
+	d = &Draft{ManagedResourceStatus: &s.MR.Status, now: w.clock.Now()}
 	change(d)
-	by, _ := s.State.Contested(d.Now)
+	by, _ := s.State.Contested(d.now)
 	d.contested(by)
 	if len(d.Conditions) > 0 {
 		d.Set(resourcesv1alpha1.ConditionReady, conditions.Ready(d.Conditions, s.MR.Generation, d.ObservedGeneration))
@@ -82,7 +83,7 @@ func (w *Writer) WriteOutage(ctx context.Context, s *run.Subject, change func(*D
 		return reconcile.Result{}, nil
 	}
 	if s.MR.Generation == s.MR.Status.ObservedGeneration {
-		if wait := w.Pace.Delay(s.Name, w.clock.Now()); wait > 0 {
+		if wait := w.pace.Delay(s.Name, w.clock.Now()); wait > 0 {
 			s.MR = base
 			return reconcile.Result{RequeueAfter: wait, Priority: new(dispatch.PriorityResync)}, nil
 		}
@@ -94,7 +95,7 @@ func (w *Writer) writePaced(ctx context.Context, s *run.Subject, base *resources
 	if err := w.store.Patch(ctx, base, s.MR, true); err != nil {
 		return err
 	}
-	w.Pace.Written(s.Name, w.clock.Now())
+	w.pace.Written(s.Name, w.clock.Now())
 	return nil
 }
 
@@ -112,13 +113,13 @@ func (w *Writer) WriteHealth(ctx context.Context, s *run.Subject, change func(*D
 		pause, turned = 0, false
 	case turned:
 		pause = run.DebounceStatus
-	case d.Reading: // a moment later there is more to say, and maybe only what was said before
+	case d.reading: // a moment later there is more to say, and maybe only what was said before
 		s.MR = base
 		return notes.Deadline, nil
 	}
 	blind := pause > 0 && blinded(before, after)
 	if blind {
-		wait = w.Pace.Delay(s.Name, now)
+		wait = w.pace.Delay(s.Name, now)
 	}
 	if wait == 0 {
 		wait = s.State.Debounce(pause, turned, now)
@@ -194,13 +195,13 @@ func equalReference(a, b resourcesv1alpha1.ObjectReference) bool {
 // Draft is a status that is being changed.
 type Draft struct {
 	*resourcesv1alpha1.ManagedResourceStatus
-	Now     time.Time
-	Reading bool // the target's events are being read, which may explain what is unhealthy
+	now     time.Time
+	reading bool // the target's events are being read, which may explain what is unhealthy
 }
 
 // Set sets a condition.
 func (d *Draft) Set(t resourcesv1alpha1.ConditionType, c conditions.Condition) {
-	d.Conditions = resourcesv1alpha1.SetCondition(d.Now, d.Conditions, t, c.Status, c.Reason, conditions.Bound(c.Message))
+	d.Conditions = resourcesv1alpha1.SetCondition(d.now, d.Conditions, t, c.Status, c.Reason, conditions.Bound(c.Message))
 }
 
 // Say is Set with the parts of a condition.
@@ -210,8 +211,8 @@ func (d *Draft) Say(
 	d.Set(t, conditions.Condition{Status: status, Reason: reason, Message: message})
 }
 
-// Get returns a condition, nil if there is none.
-func (d *Draft) Get(t resourcesv1alpha1.ConditionType) *resourcesv1alpha1.Condition {
+// get returns a condition, nil if there is none.
+func (d *Draft) get(t resourcesv1alpha1.ConditionType) *resourcesv1alpha1.Condition {
 	return resourcesv1alpha1.GetCondition(d.Conditions, t)
 }
 
@@ -231,7 +232,7 @@ const (
 func (d *Draft) Pending() {
 	d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending, messageChecksPending)
 	reason, message := resourcesv1alpha1.ReasonApplyProgressing, messageApplying
-	if c := d.Get(resourcesv1alpha1.ConditionResourcesApplied); c != nil {
+	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil {
 		switch c.Reason {
 		case resourcesv1alpha1.ReasonApplyFailed, resourcesv1alpha1.ReasonDeletionFailed,
 			resourcesv1alpha1.ReasonDeletionPending:
@@ -244,7 +245,7 @@ func (d *Draft) Pending() {
 // AnswersAgain replaces a condition that says that the target does not answer, when it answers again. What was said
 // before is outdated, and whatever is to be done now may fail.
 func (d *Draft) AnswersAgain() {
-	c := d.Get(resourcesv1alpha1.ConditionResourcesHealthy)
+	c := d.get(resourcesv1alpha1.ConditionResourcesHealthy)
 	if c != nil && c.Status == resourcesv1alpha1.ConditionUnknown && c.Reason != resourcesv1alpha1.ReasonChecksPending {
 		d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending, "The target cluster answers again; the checks are pending.")
 	}
@@ -256,7 +257,7 @@ func (d *Draft) Deleting() {
 	reason, text := resourcesv1alpha1.ReasonDeletionPending, message
 	d.Say(resourcesv1alpha1.ConditionResourcesHealthy, resourcesv1alpha1.ConditionFalse, reason, message)
 	d.Say(resourcesv1alpha1.ConditionResourcesProgressing, resourcesv1alpha1.ConditionTrue, reason, message)
-	if c := d.Get(resourcesv1alpha1.ConditionResourcesApplied); c != nil && c.Reason == reason {
+	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil && c.Reason == reason {
 		text = c.Message
 	}
 	d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionProgressing, reason, text)
@@ -279,7 +280,7 @@ func WasIgnored(s *resourcesv1alpha1.ManagedResourceStatus) bool {
 	})
 }
 
-// NotIgnored ends what ignored said. What is true instead shows when the target is asked.
+// NotIgnored ends what Ignored said. What is true instead shows when the target is asked.
 func (d *Draft) NotIgnored() {
 	d.UnknownHealth(resourcesv1alpha1.ReasonChecksPending,
 		"The ManagedResource is no longer ignored; its checks are pending.")
@@ -301,7 +302,7 @@ func (d *Draft) Unreachable(target clustercache.ClusterKey, status clustercache.
 	}
 	d.UnknownHealth(reason, message)
 	// There was no target before, and now there is one. Whether anything was applied to it shows when it can be asked.
-	if c := d.Get(resourcesv1alpha1.ConditionResourcesApplied); c != nil &&
+	if c := d.get(resourcesv1alpha1.ConditionResourcesApplied); c != nil &&
 		(c.Reason == resourcesv1alpha1.ReasonTargetNotFound || c.Reason == resourcesv1alpha1.ReasonTargetAmbiguous) {
 		d.Say(resourcesv1alpha1.ConditionResourcesApplied, resourcesv1alpha1.ConditionUnknown, reason, message)
 	}
@@ -311,7 +312,7 @@ func (d *Draft) Unreachable(target clustercache.ClusterKey, status clustercache.
 // were never contested has none. The text names no numbers, so that it does not change with every round.
 func (d *Draft) contested(by map[inventory.Key]string) {
 	if len(by) == 0 {
-		if d.Get(resourcesv1alpha1.ConditionContested) != nil {
+		if d.get(resourcesv1alpha1.ConditionContested) != nil {
 			d.Say(resourcesv1alpha1.ConditionContested, resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonUncontested,
 				"No other client keeps changing the resources.")
 		}

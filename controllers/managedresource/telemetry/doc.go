@@ -5,8 +5,9 @@
 // leading controller has begun; a replica that does not lead has none. Metrics of a target are dropped with its
 // registration.
 //
-// The Recorder writes events within a rate for each ManagedResource, and counts what it writes about. Everything in an
-// event that a target or a manifest said is bounded and made printable.
+// The Recorder writes events within a rate for each ManagedResource, except for the last ones about objects that are
+// left behind or all deleted, and counts what it writes about. Everything in an event that a target or a manifest said
+// is bounded and made printable.
 //
 // # Trade-offs
 //

@@ -54,9 +54,9 @@ const noteLimit = 1024
 // to the fields that are concerned.
 //
 // An object that fails, drifts or is contested all the time must not flood the source: the events of a ManagedResource
-// are rate-limited. It counts in metrics what it writes events about.
+// are rate-limited, except for the last ones about its objects. It counts in metrics what it writes events about.
 type Recorder struct {
-	events.EventRecorder
+	events   events.EventRecorder
 	clock    clock.PassiveClock
 	metrics  *Metrics
 	limiters *lru.Cache[types.UID, *rate.Limiter] // by the UID of the ManagedResource
@@ -76,7 +76,7 @@ func NewRecorder(r events.EventRecorder, c clock.PassiveClock, m *Metrics) *Reco
 	if err != nil {
 		panic(err) // of a size that is not positive
 	}
-	return &Recorder{EventRecorder: r, clock: c, metrics: m, limiters: limiters}
+	return &Recorder{events: r, clock: c, metrics: m, limiters: limiters}
 }
 
 func (r *Recorder) write(mr *resourcesv1alpha1.ManagedResource, about *corev1.ObjectReference, kind, reason, action,
@@ -106,7 +106,7 @@ func (r *Recorder) send(mr *resourcesv1alpha1.ManagedResource, about *corev1.Obj
 	if about != nil {
 		related = about
 	}
-	r.Eventf(mr, related, kind, reason, action, "%s", note)
+	r.events.Eventf(mr, related, kind, reason, action, "%s", note)
 }
 
 // aboutObject refers to fields of an object of the target.

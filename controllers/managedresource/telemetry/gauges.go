@@ -224,15 +224,15 @@ type deletions struct {
 	oldest time.Duration
 }
 
-// cacheTimeout bounds a read that an informer answers, which cannot take long.
-const cacheTimeout = time.Second
+// CacheTimeout bounds a read that informers answer, which cannot take long.
+const CacheTimeout = time.Second
 
 // reasonLimit bounds the reasons that are distinguished. All of ours are fewer; others may write conditions, too.
 const reasonLimit = 64
 
 // census looks at what the informer holds. ok is false if it holds nothing yet.
 func (t *Term) census(reasons *metrics.Names) (_ census, ok bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), cacheTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), CacheTimeout)
 	defer cancel()
 	list := &resourcesv1alpha1.ManagedResourceList{}
 	if err := t.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

@@ -116,13 +116,18 @@ type Metrics struct {
 
 // ClassMetrics are those of one class, looked up once.
 type ClassMetrics struct {
-	all                                    *Metrics
-	Label                                  string
-	applied, applyFailed                   prometheus.Counter
-	pruned                                 map[PruneCause]pruneMetrics
-	driftTime, Propagation, Run, RunFailed prometheus.Observer
-	Overdue                                prometheus.Gauge
-	OverdueTotal                           prometheus.Counter
+	all   *Metrics
+	Label string // of the class
+
+	applied, applyFailed prometheus.Counter
+	pruned               map[PruneCause]pruneMetrics
+	driftTime            prometheus.Observer
+	overdue              prometheus.Gauge
+	// Propagation takes the seconds from a change of a Secret until all is applied; Run and RunFailed those that runs took
+	// which succeeded, and which failed.
+	Propagation, Run, RunFailed prometheus.Observer
+	// OverdueTotal counts runs that did not end within the grace.
+	OverdueTotal prometheus.Counter
 }
 
 // pruneMetrics are those of what one cause took out of inventories.
@@ -185,7 +190,7 @@ func (m *Metrics) Of(class string) *ClassMetrics {
 			pruned:    make(map[PruneCause]pruneMetrics, len(pruneCauses)),
 			driftTime: m.driftTime.WithLabelValues(label), Propagation: m.propagation.WithLabelValues(label),
 			Run: m.runs.WithLabelValues(label, "success"), RunFailed: m.runs.WithLabelValues(label, "error"),
-			Overdue: m.overdue.WithLabelValues(label), OverdueTotal: m.overdues.WithLabelValues(label),
+			overdue: m.overdue.WithLabelValues(label), OverdueTotal: m.overdues.WithLabelValues(label),
 		}
 		for _, cause := range pruneCauses {
 			of := func(result string) prometheus.Counter { return m.pruned.WithLabelValues(label, string(cause), result) }
@@ -324,7 +329,7 @@ func (m *Metrics) pruneFailed(key clustercache.ClusterKey, objects uint64) {
 
 // OverdueBy notes that runs of a target became overdue, or have ended.
 func (c *ClassMetrics) OverdueBy(key clustercache.ClusterKey, runs int) {
-	c.Overdue.Add(float64(runs))
+	c.overdue.Add(float64(runs))
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	if c.all.overdueRuns[key] += runs; c.all.overdueRuns[key] == 0 {

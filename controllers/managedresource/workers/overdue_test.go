@@ -108,16 +108,24 @@ func (s *supervisedRuns) overrun(ctx context.Context, req dispatch.Request) <-ch
 	return results
 }
 
-func (s *supervisedRuns) overdueRuns() float64 { return testutil.ToFloat64(s.class.Overdue) }
+// overdueRuns is what metrics say of the class.
+func (s *supervisedRuns) overdueRuns() float64 {
+	return s.gauges("trellis_reconcile_overdue")[s.class.Label]
+}
 
 // overdueByTarget is what metrics say of each target.
 func (s *supervisedRuns) overdueByTarget() map[string]float64 {
+	return s.gauges("trellis_target_reconcile_overdue")
+}
+
+// gauges are the values of a metric by its first label.
+func (s *supervisedRuns) gauges(metric string) map[string]float64 {
 	families, err := s.registry.Gather()
 	s.Expect(err).NotTo(HaveOccurred())
 	values := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
-			if family.GetName() == "trellis_target_reconcile_overdue" {
+			if family.GetName() == metric {
 				values[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
 			}
 		}

@@ -51,11 +51,12 @@ func (c Class) size(concurrentSyncs int) (workers, seats int) {
 	return workersForSeat * concurrentSyncs, concurrentSyncs
 }
 
-// Options are those of workers.
+// Options are those of workers. All but QueueMetrics are required.
 type Options struct {
-	// Run works on a request. RunTimeout is the last resort against one that hangs: it is bounded by the deadlines of its
-	// calls.
-	Run        func(context.Context, dispatch.Request) (reconcile.Result, error)
+	// Run works on a request.
+	Run func(context.Context, dispatch.Request) (reconcile.Result, error)
+	// RunTimeout bounds a run. A run is bounded by its own deadlines for each call; this is the last resort against one
+	// that hangs.
 	RunTimeout time.Duration
 	Clock      clock.Clock
 	Logger     logr.Logger
@@ -66,13 +67,13 @@ type Options struct {
 
 // Workers are the queues of all classes, and what works on them.
 type Workers struct {
-	Options
+	options    Options
 	supervisor *supervisor
 }
 
 // New returns workers of no class.
 func New(o Options) *Workers {
-	return &Workers{Options: o, supervisor: newSupervisor(o.Run, o.Clock, o.Logger)}
+	return &Workers{options: o, supervisor: newSupervisor(o.Run, o.Clock, o.Logger)}
 }
 
 // LostSince returns since when all workers of some class have been occupied by runs that do not end; zero if there is
@@ -105,7 +106,9 @@ func (w *Workers) Controller(
 	name := assignment.ClassName(class.Name)
 	w.supervisor.employ(name, count)
 	var requests *fairqueue.Queue[dispatch.Request] // made when the controller starts
-	runs := timed{supervisor: w.supervisor, class: w.Metrics.Of(class.Name), clock: w.Clock, log: w.Logger}
+	runs := timed{
+		supervisor: w.supervisor, class: w.options.Metrics.Of(class.Name), clock: w.options.Clock, log: w.options.Logger,
+	}
 	ctrl, err := controller.NewTypedUnmanaged("managedresource-"+name, controller.TypedOptions[dispatch.Request]{
 		Reconciler: reconcile.TypedFunc[dispatch.Request](
 			func(ctx context.Context, r dispatch.Request) (reconcile.Result, error) {
@@ -114,7 +117,7 @@ func (w *Workers) Controller(
 		MaxConcurrentReconciles: count,
 		SkipNameValidation:      new(true), // each term of leadership has its own
 		LogConstructor: func(r *dispatch.Request) logr.Logger {
-			log := w.Logger.WithValues("class", name)
+			log := w.options.Logger.WithValues("class", name)
 			if r != nil {
 				log = log.WithValues("target", metrics.TargetName(r.Target), "managedResource", r.String())
 			}
@@ -130,12 +133,12 @@ func (w *Workers) Controller(
 				Workers:     count,
 				Changes:     dispatch.PriorityUser,
 				RateLimiter: sourceRetries(),
-				Metrics:     w.QueueMetrics,
-				Served:      w.Metrics.Served,
+				Metrics:     w.options.QueueMetrics,
+				Served:      w.options.Metrics.Served,
 			})
 			return requests
 		},
-		ReconciliationTimeout: w.RunTimeout,
+		ReconciliationTimeout: w.options.RunTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("class %q: %w", class.Name, err)

@@ -137,7 +137,7 @@ func (c *Reader) Missing(s *run.Subject) (*SecretError, bool) {
 
 // Read gets the Secrets one by one and decodes them, within the memory for bundles: the bundle may be used until the
 // end of the run or the next Read. The returned input belongs to the content that was read. Errors are those of
-// isContentError, a bundle.BusyError that ends the run, and those of the source and of ctx.
+// IsError, a bundle.BusyError that ends the run, and those of the source and of ctx.
 func (c *Reader) Read(ctx context.Context, s *run.Subject) (b *bundle.Bundle, input string, err error) {
 	names, err := references.Of(s.MR)
 	if err != nil {
@@ -254,7 +254,7 @@ func metadataOfSecret() *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// Torn reports whether a Secret has changed since read returned an input. Secrets are read one after the other, so an
+// Torn reports whether a Secret has changed since Read returned an input. Secrets are read one after the other, so an
 // object that was moved from one to another meanwhile may be in neither of what was read, although it was wanted all
 // the time.
 func (c *Reader) Torn(ctx context.Context, s *run.Subject, input string) (bool, error) {
