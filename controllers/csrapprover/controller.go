@@ -253,7 +253,7 @@ func (r *reconciler) pause(created metav1.Time) time.Duration {
 
 // decide writes a decision.
 func (r *reconciler) decide(
-	ctx context.Context, target *multicluster.Target, csr *certificatesv1.CertificateSigningRequest, v verdict,
+	ctx context.Context, target *multicluster.Target, csr *certificatesv1.CertificateSigningRequest, v decision,
 ) error {
 	condition := certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,

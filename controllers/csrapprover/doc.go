@@ -24,7 +24,7 @@
 //
 // Requests, their users and Nodes are what a target says. All of it is bounded, and what becomes the name of a Machine
 // or a value of a selector in the source is checked first. The namespace in the source is that of the registration, and
-// nothing chooses another one: node names repeat in targets, and a Machine of another target would vouch for a node
+// nothing chooses another one: node names repeat in targets, and a Machine of another target would confirm a node
 // that is not its own. A target without settings, or with settings that cannot be used, gets neither approvals nor
 // denials.
 //

@@ -52,8 +52,8 @@ const (
 	denied    outcome = "denied"
 )
 
-// verdict is the result of judging a request.
-type verdict struct {
+// decision is the result of judging a request.
+type decision struct {
 	outcome outcome
 	kind    string // of the certificate
 	check   string // which failed
@@ -71,9 +71,9 @@ type judge struct {
 	request *x509.CertificateRequest
 }
 
-func (j *judge) judge(ctx context.Context) (verdict, error) {
+func (j *judge) judge(ctx context.Context) (decision, error) {
 	name := j.request.Subject.CommonName
-	var v verdict
+	var v decision
 	var err error
 	switch {
 	case j.spec.SignerName == certificatesv1.KubeletServingSignerName:
@@ -89,27 +89,27 @@ func (j *judge) judge(ctx context.Context) (verdict, error) {
 	return v, err
 }
 
-func deny(format string, args ...any) verdict {
-	return verdict{outcome: denied, check: fmt.Sprintf(format, args...)}
+func deny(format string, args ...any) decision {
+	return decision{outcome: denied, check: fmt.Sprintf(format, args...)}
 }
 
 // denyNow is for what Node and Machines are like, denyLater for one that is missing.
-func denyNow(format string, args ...any) verdict {
+func denyNow(format string, args ...any) decision {
 	v := deny(format, args...)
 	v.live = true
 	return v
 }
 
-func denyLater(format string, args ...any) verdict {
+func denyLater(format string, args ...any) decision {
 	v := denyNow(format, args...)
 	v.missing = true
 	return v
 }
 
-var approve = verdict{outcome: approved}
+var approve = decision{outcome: approved}
 
 // kubelet judges a request for the server certificate of a kubelet.
-func (j *judge) kubelet(ctx context.Context) (verdict, error) {
+func (j *judge) kubelet(ctx context.Context) (decision, error) {
 	user, subject := j.spec.Username, j.request.Subject
 	switch {
 	case !strings.HasPrefix(user, nodeUserPrefix):
@@ -127,7 +127,7 @@ func (j *judge) kubelet(ctx context.Context) (verdict, error) {
 	}
 	node, err := j.node(ctx, name)
 	if err != nil {
-		return verdict{}, err
+		return decision{}, err
 	}
 	if node == nil {
 		return denyLater("Node %q does not exist", name), nil
@@ -142,7 +142,7 @@ func (j *judge) kubelet(ctx context.Context) (verdict, error) {
 }
 
 // kubeletMachine reports whether a node has exactly one Machine.
-func (j *judge) kubeletMachine(ctx context.Context, node string) (verdict, error) {
+func (j *judge) kubeletMachine(ctx context.Context, node string) (decision, error) {
 	if j.WithoutMachines {
 		return approve, nil
 	}
@@ -152,7 +152,7 @@ func (j *judge) kubeletMachine(ctx context.Context, node string) (verdict, error
 	machines, err := j.machines(ctx, client.MatchingLabels{machineNodeLabel: node})
 	switch {
 	case err != nil:
-		return verdict{}, err
+		return decision{}, err
 	case len(machines) == 0:
 		return denyLater("there is no Machine with the label %s=%s", machineNodeLabel, node), nil
 	case len(machines) > 1:
@@ -162,9 +162,9 @@ func (j *judge) kubeletMachine(ctx context.Context, node string) (verdict, error
 }
 
 // addresses compares the alternative names with the addresses of the Node, as sets.
-func (j *judge) addresses(node *corev1.Node) (verdict, error) {
+func (j *judge) addresses(node *corev1.Node) (decision, error) {
 	if n := len(node.Status.Addresses); n > maxAddresses {
-		return verdict{}, unusable("Node %s has %d addresses, more than %d", node.Name, n, maxAddresses)
+		return decision{}, unusable("Node %s has %d addresses, more than %d", node.Name, n, maxAddresses)
 	}
 	names, bad := sets.New[string](), ""
 	ips := sets.New[netip.Addr]()
@@ -198,7 +198,7 @@ func (j *judge) addresses(node *corev1.Node) (verdict, error) {
 }
 
 // strict reports whether a kubelet asks for no more than a server certificate.
-func (j *judge) strict() verdict {
+func (j *judge) strict() decision {
 	if !j.Strict {
 		return approve
 	}
@@ -216,7 +216,7 @@ func (j *judge) strict() verdict {
 }
 
 // nodeAgent judges a request for the client certificate of a node agent.
-func (j *judge) nodeAgent(ctx context.Context) (verdict, error) {
+func (j *judge) nodeAgent(ctx context.Context) (decision, error) {
 	commonName, user := j.request.Subject.CommonName, j.spec.Username
 	machine := strings.TrimPrefix(commonName, nodeAgentPrefix)
 	if !isName(machine) { // it will never be that of a Machine
@@ -229,7 +229,7 @@ func (j *judge) nodeAgent(ctx context.Context) (verdict, error) {
 	if !j.WithoutMachines {
 		machines, err := j.machines(ctx, client.MatchingFields{metav1.ObjectNameField: machine})
 		if err != nil {
-			return verdict{}, err
+			return decision{}, err
 		}
 		if len(machines) == 0 {
 			return denyLater("Machine %q does not exist", machine), nil
@@ -255,13 +255,13 @@ func (j *judge) nodeAgent(ctx context.Context) (verdict, error) {
 
 // bootstrap judges the first request of a node agent, by a bootstrap token. That is of no use to machines that have
 // joined the cluster.
-func (j *judge) bootstrap(ctx context.Context, machine, name string) (verdict, error) {
+func (j *judge) bootstrap(ctx context.Context, machine, name string) (decision, error) {
 	if !isName(name) { // no Node has it
 		return approve, nil
 	}
 	node, err := j.node(ctx, name)
 	if err != nil {
-		return verdict{}, err
+		return decision{}, err
 	}
 	if node != nil {
 		return denyNow("Machine %q has joined the cluster already, as Node %q", machine, name), nil
@@ -270,7 +270,7 @@ func (j *judge) bootstrap(ctx context.Context, machine, name string) (verdict, e
 }
 
 // gardenadm judges a request for the client certificate of gardenadm.
-func (j *judge) gardenadm() verdict {
+func (j *judge) gardenadm() decision {
 	switch user := j.spec.Username; {
 	case !strings.HasPrefix(user, bootstrapUserPrefix):
 		return deny("username %q does not begin with %q", untrusted.Name(user), bootstrapUserPrefix)

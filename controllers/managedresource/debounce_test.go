@@ -11,8 +11,8 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 )
 
-// calmed is judging with everything well, written a while ago.
-func calmed(t *testing.T) *judging {
+// settled is judging with everything well, written a while ago.
+func settled(t *testing.T) *judging {
 	t.Helper()
 	j := judged(t)
 	j.shown()
@@ -28,7 +28,7 @@ func (j *judging) becomes(version int, available string, says ...string) {
 }
 
 func TestNothingIsWrittenAtRest(t *testing.T) {
-	j := calmed(t)
+	j := settled(t)
 	for range 10 {
 		j.look()
 		j.clock.Step(time.Minute)
@@ -40,7 +40,7 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 }
 
 func TestFirstChangeIsReportedAtOnce(t *testing.T) {
-	j := calmed(t)
+	j := settled(t)
 	j.becomes(11, "False", "1 of 2")
 	j.Expect(j.look()).To(BeNumerically(">", time.Minute), "nothing is left to write")
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False DeploymentUnhealthy: "))
@@ -50,7 +50,7 @@ func TestFirstChangeIsReportedAtOnce(t *testing.T) {
 
 // In a roll-out the counts change with every pod. Each text that lasts is written, the last one always.
 func TestTextsThatFollowEachOtherAreReportedTogether(t *testing.T) {
-	j := calmed(t)
+	j := settled(t)
 	j.becomes(11, "False", "0 pods")
 	j.look()
 	const step = 50 * time.Millisecond
@@ -78,7 +78,7 @@ func TestTextsThatFollowEachOtherAreReportedTogether(t *testing.T) {
 }
 
 func TestNewStatusIsReportedSoonerThanAText(t *testing.T) {
-	j := calmed(t)
+	j := settled(t)
 	j.becomes(11, "False")
 	j.look()
 	j.becomes(12, "True")
@@ -91,7 +91,7 @@ func TestNewStatusIsReportedSoonerThanAText(t *testing.T) {
 
 // What keeps changing is written less and less often, but its last state always is.
 func TestFlappingObjectCausesFewWrites(t *testing.T) {
-	j := calmed(t)
+	j := settled(t)
 	const step = 20 * time.Millisecond
 	version := 11
 	flaps := func(elapsed time.Duration) (writes int) {
@@ -125,12 +125,12 @@ func TestFlappingObjectCausesFewWrites(t *testing.T) {
 	j.Expect(flaps(20 * time.Second)).To(BeNumerically("<=", 6))
 	j.work.State.AppliedAll(j.clock.Now())
 	j.Expect(flaps(run.DebounceFree*run.DebounceStatus)).To(
-		BeNumerically(">=", run.DebounceFree-1), "what was applied anew is another matter")
+		BeNumerically(">=", run.DebounceFree-1), "what was applied again is another matter")
 }
 
 // What came back to what is written needs no write, whatever it was meanwhile.
 func TestChangeThatIsOverIsNotReported(t *testing.T) {
-	j := calmed(t)
+	j := settled(t)
 	j.becomes(11, "False")
 	j.look()
 	j.becomes(12, "True")
@@ -142,7 +142,7 @@ func TestChangeThatIsOverIsNotReported(t *testing.T) {
 
 // What belongs to an apply, or says that the target is away, waits for nothing.
 func TestOtherWritesAreNotDelayed(t *testing.T) {
-	j := calmed(t)
+	j := settled(t)
 	j.becomes(11, "False")
 	j.look()
 	j.Expect(j.setApplied(resourcesv1alpha1.ConditionFalse, resourcesv1alpha1.ReasonApplyFailed, "x")).To(Succeed())

@@ -16,7 +16,7 @@ import (
 	"github.com/trellis-hub/trellis/controllers/managedresource/status"
 )
 
-func othersInTheCrowd(j *judging, n int) (last time.Duration) {
+func othersReport(j *judging, n int) (last time.Duration) {
 	for i := range n {
 		last = j.pace.Delay(types.NamespacedName{Namespace: "others", Name: fmt.Sprint(i)}, j.clock.Now())
 	}
@@ -27,9 +27,9 @@ func (j *judging) vanish() {
 	j.clusters.SetState(j.work.Target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
 }
 
-// That targets are away is written in turns: a source that is busy with thousands of ManagedResources would be slow for
+// That targets are away is written at a rate: a source that is busy with thousands of ManagedResources would be slow for
 // the others. That one is back is written at once.
-func TestLossOfManyTargetsIsReportedInTurns(t *testing.T) {
+func TestLossOfManyTargetsIsReportedAtARate(t *testing.T) {
 	j := judged(t)
 	j.shown()
 	j.Expect(j.look()).To(BeNumerically(">", time.Minute))
@@ -37,40 +37,40 @@ func TestLossOfManyTargetsIsReportedInTurns(t *testing.T) {
 	before := j.writes
 
 	few := pacing.Burst(status.OutagesPerSecond)
-	j.Expect(othersInTheCrowd(j, few)).To(BeZero(), "a few targets are reported at once")
-	j.Expect(othersInTheCrowd(j, few+3*status.OutagesPerSecond)).To(
+	j.Expect(othersReport(j, few)).To(BeZero(), "a few targets are reported at once")
+	j.Expect(othersReport(j, few+3*status.OutagesPerSecond)).To(
 		BeNumerically("~", 3*time.Second, time.Second/status.OutagesPerSecond))
 	j.vanish()
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))
 	j.Expect(j.writes).To(Equal(before))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
-	j.Expect(j.look()).To(Equal(wait), "another look takes no other turn")
+	j.Expect(j.look()).To(Equal(wait), "another look waits no longer")
 	j.clock.Step(wait)
 	j.Expect(j.look()).To(BeZero())
 	j.Expect(j.writes).To(Equal(before + 1))
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 
-	othersInTheCrowd(j, 10*status.OutagesPerSecond)
+	othersReport(j, 10*status.OutagesPerSecond)
 	j.clusters.SetState(j.work.Target, clustercache.StateConnected, "", "")
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.vanish()
-	j.Expect(j.look()).To(BeNumerically(">", time.Second), "a turn is used once")
+	j.Expect(j.look()).To(BeNumerically(">", time.Second), "its time is used once")
 }
 
 // That a target cannot be watched is written to each of its ManagedResources. What is wrong with an object is written
 // at once meanwhile.
-func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
+func TestManyTargetsThatCannotBeWatchedAreReportedAtARate(t *testing.T) {
 	j := judged(t)
 	j.shown()
 	j.look()
 	before := j.writes
-	othersInTheCrowd(j, pacing.Burst(status.OutagesPerSecond)+3*status.OutagesPerSecond)
+	othersReport(j, pacing.Burst(status.OutagesPerSecond)+3*status.OutagesPerSecond)
 	j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden"))
 	wait := j.look()
 	j.Expect(wait).To(BeNumerically(">", 3*time.Second))
-	j.Expect(j.look()).To(Equal(wait), "another look takes no other turn")
+	j.Expect(j.look()).To(Equal(wait), "another look waits no longer")
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
 	j.clusters.Sync(j.work.Target, "ConfigMap.v1", true)
 	j.look()
@@ -78,7 +78,7 @@ func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
 
 	j.clock.Step(time.Second)
 	j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden"))
-	j.Expect(j.look()).To(Equal(wait-time.Second), "one that comes back in between keeps its turn")
+	j.Expect(j.look()).To(Equal(wait-time.Second), "one that comes back in between keeps its time")
 	j.Expect(j.writes).To(Equal(before))
 	j.clock.Step(wait - time.Second)
 	j.look()
@@ -90,10 +90,10 @@ func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
 	j.clusters.Sync(j.work.Target, "ConfigMap.v1", true)
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(Equal(wellHealth))
-	othersInTheCrowd(j, 10*status.OutagesPerSecond)
+	othersReport(j, 10*status.OutagesPerSecond)
 	j.clock.Step(run.DebounceText)
 	j.clusters.Fail(j.work.Target, "ConfigMap.v1", errors.New("forbidden"))
-	j.Expect(j.look()).To(BeNumerically(">", time.Second), "a turn is used once")
+	j.Expect(j.look()).To(BeNumerically(">", time.Second), "its time is used once")
 	j.clusters.Put(j.work.Target, "Deployment.v1.apps", j.deployment("11", "False"))
 	j.look()
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("False DeploymentUnhealthy"))
@@ -101,16 +101,16 @@ func TestManyTargetsThatCannotBeWatchedAreReportedInTurns(t *testing.T) {
 }
 
 // A ManagedResource that is changed while thousands wait reports at once that its target is away.
-func TestUsersDoNotWaitForTheCrowd(t *testing.T) {
+func TestUsersDoNotWaitForReportsOfOutages(t *testing.T) {
 	j := judged(t)
-	othersInTheCrowd(j, 10*status.OutagesPerSecond)
+	othersReport(j, 10*status.OutagesPerSecond)
 	j.vanish()
 	j.work.MR.Generation++
 	j.Expect(j.look()).To(BeZero())
 	j.Expect(j.says(resourcesv1alpha1.ConditionResourcesHealthy)).To(HavePrefix("Unknown TargetUnreachable"))
 }
 
-func TestOneThatIsGoneHasNoPlaceInTheCrowd(t *testing.T) {
+func TestOneThatIsGoneIsForgottenByThePacer(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Unix(1e9, 0)
 	pace := pacing.New(status.OutagesPerSecond)
@@ -122,5 +122,5 @@ func TestOneThatIsGoneHasNoPlaceInTheCrowd(t *testing.T) {
 	wait := pace.Delay(name, now)
 	g.Expect(pace.Delay(name, now)).To(Equal(wait))
 	w.Forget(name)
-	g.Expect(pace.Delay(name, now)).To(BeNumerically(">", wait), "it queues anew")
+	g.Expect(pace.Delay(name, now)).To(BeNumerically(">", wait), "it waits again")
 }

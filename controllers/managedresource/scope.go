@@ -102,7 +102,7 @@ func (s *scope) resync() reconcile.Result {
 	return reconcile.Result{RequeueAfter: pause, Priority: new(dispatch.PriorityResync)}
 }
 
-// settled is the result of a run that leaves things as the verdict shows them: resync, or another look when the watches
+// settled is the result of a run that leaves things as the watches show them: resync, or another look when the watches
 // should have shown the last writes.
 func (s *scope) settled() reconcile.Result {
 	result, now := s.resync(), s.Clock.Now()

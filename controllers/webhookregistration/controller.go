@@ -34,9 +34,9 @@ const (
 	runTimeout = time.Minute
 	// defaultPeriod is the time between two probes of a target.
 	defaultPeriod = 5 * time.Minute
-	// defaultTakeUp is how long an API server may take to use a configuration or a policy. Policies are compiled once a
+	// defaultPropagation is how long an API server may take to use a configuration or a policy. Policies are compiled once a
 	// second at most.
-	defaultTakeUp = 10 * time.Second
+	defaultPropagation = 10 * time.Second
 	// lookRate, a second, and lookBurst bound how often one target is worked on: it may change its configurations as
 	// often as it likes.
 	lookRate, lookBurst = 1, 10
@@ -85,8 +85,8 @@ type Options struct {
 
 	// period is the time between two probes. Default: 5 minutes.
 	period time.Duration
-	// takeUp is how long an API server may take to use what was written. Default: 10 seconds.
-	takeUp time.Duration
+	// propagation is how long an API server may take to use what was written. Default: 10 seconds.
+	propagation time.Duration
 }
 
 // Controller is the controller. Make it with New.
@@ -106,8 +106,8 @@ func New(options Options) (*Controller, error) {
 	if o.period == 0 {
 		o.period = defaultPeriod
 	}
-	if o.takeUp == 0 {
-		o.takeUp = defaultTakeUp
+	if o.propagation == 0 {
+		o.propagation = defaultPropagation
 	}
 	if o.Attached == nil {
 		o.Attached = &Attached{}

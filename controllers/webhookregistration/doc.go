@@ -28,8 +28,8 @@
 // condition reports. If there is nothing to be called, there is no configuration, and the hub need not be reachable.
 //
 // When the mode changes, or a target begins to serve policies, what is new is written first. What it replaces is
-// deleted in a later run, when the API server has had time to use what was written (takeUp). Policies that webhooks are
-// to replace stay until the API server has called the hub.
+// deleted in a later run, when the API server has had time to use what was written. Policies that webhooks are to
+// replace stay until the API server has called the hub.
 //
 // # The hub's own requests
 //

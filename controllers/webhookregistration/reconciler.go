@@ -270,7 +270,7 @@ func (r *reconciler) wrote(target *multicluster.Target, written bool) {
 
 // inUse returns the time until the API server of a target uses what was written last; zero if it does.
 func (r *reconciler) inUse(target *multicluster.Target) (after time.Duration) {
-	r.note(target.Key(), func(k *known) { after = k.written.Add(r.takeUp).Sub(r.Environment.Clock.Now()) })
+	r.note(target.Key(), func(k *known) { after = k.written.Add(r.propagation).Sub(r.Environment.Clock.Now()) })
 	return max(0, after)
 }
 

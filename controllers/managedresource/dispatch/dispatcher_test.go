@@ -187,7 +187,7 @@ func TestOutageCausesNoRunsUntilItIsSettled(t *testing.T) {
 		{"given up", clustercache.Status{State: clustercache.StateDisconnected}, clustercache.EventDisconnected, 1},
 		{"connected again", clustercache.Status{State: clustercache.StateConnected}, clustercache.EventConnected, 1},
 		{"lost again", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true}, clustercache.EventDisconnected, 0},
-		{"registered anew", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true}, clustercache.EventRegistered, 1},
+		{"registered again", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true}, clustercache.EventRegistered, 1},
 	} {
 		step.status.Cluster, queue.names = key, nil
 		clusters.SetStatus(step.status)
@@ -226,7 +226,7 @@ func TestWhatIsSettledIsInTheBackgroundWhenItsTargetIsBack(t *testing.T) {
 		}},
 		"it is worked on":           {track: func(t *tracker.Tracker, mr types.NamespacedName) { t.Begin(mr) }},
 		"the connection is another": {back: func(s *clustercache.Status) { s.Connection++ }},
-		"it is registered anew":     {event: clustercache.EventRegistered},
+		"it is registered again":    {event: clustercache.EventRegistered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -52,7 +52,7 @@ type Comparison struct {
 	Observed map[inventory.Key]Accepted
 }
 
-// Judge compares. A ManagedResource that is not tracked gets an empty, unsynced verdict.
+// Judge compares. A ManagedResource that is not tracked gets an empty Comparison that is not synced.
 func (t *Tracker) Judge(mr types.NamespacedName) Comparison { return t.judge(mr, true) }
 
 // Compare is Judge without the objects themselves, which take more memory than all the rest.
@@ -252,7 +252,7 @@ func (o *object) lostAutoscaler(scaled bool, unseenTooLong time.Time) bool {
 	return o.accepted.Autoscaled && (o.scaledSeen || !o.since.After(unseenTooLong))
 }
 
-// AcceptObserved accepts objects as a verdict saw them.
+// AcceptObserved accepts objects as a Comparison has them.
 func (t *Tracker) AcceptObserved(mr types.NamespacedName, observed map[inventory.Key]Accepted) {
 	for key, accepted := range observed {
 		t.Accept(mr, key, accepted)

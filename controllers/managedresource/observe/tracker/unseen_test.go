@@ -94,7 +94,7 @@ func TestWhatIsOlderThanTheWriteIsNeverTakenForThePresent(t *testing.T) {
 	g.Expect(s.Judge(mr1).Outdated).To(BeEmpty(), "it may still come")
 
 	s.clock.Step(10 * tracker.UnseenGrace)
-	for range 2 { // a verdict changes nothing about it
+	for range 2 { // a comparison changes nothing about it
 		v := s.Judge(mr1)
 		g.Expect(v.Unseen).To(BeZero())
 		g.Expect(v.Outdated).To(ConsistOf(key))
