@@ -93,15 +93,18 @@ func judged(t *testing.T) *judging {
 	j.Expect(j.server.Get(j.ctx, client.ObjectKeyFromObject(mr), mr)).To(Succeed())
 	j.clusters.Add(cluster, clustersfake.Target{})
 	j.work = &scope{
-		Subject: run.Subject{Name: client.ObjectKeyFromObject(mr), Target: cluster, MR: mr, State: &run.State{}, Clock: j.clock},
+		Subject: run.Subject{
+			Name: client.ObjectKeyFromObject(mr), Target: cluster, MR: mr, State: &run.State{}, Clock: j.clock,
+		},
 
 		syncPeriod: time.Hour,
 	}
 	j.pace = pacing.New(status.OutagesPerSecond)
 	source := store.New(j.server, j.server, func(*resourcesv1alpha1.ManagedResource) {})
 	j.reconciler = &reconciler{
-		store: source, targets: &objects.Targets{Clusters: j.clusters, Reader: j.server}, status: status.NewWriter(source, j.clock, j.pace),
-		clock: j.clock, syncPeriod: time.Hour, drifts: run.NewLatencies(), changes: run.NewLatencies(),
+		store: source, targets: &objects.Targets{Clusters: j.clusters, Reader: j.server},
+		status: status.NewWriter(source, j.clock, j.pace),
+		clock:  j.clock, syncPeriod: time.Hour, drifts: run.NewLatencies(), changes: run.NewLatencies(),
 		warnings: notes.New(notes.Options{
 			Clock: j.clock, Logger: logr.Discard(), Client: j.clusters.GetUncachedClient, Notify: func(types.NamespacedName) {},
 		}),
@@ -113,7 +116,7 @@ func judged(t *testing.T) *judging {
 	j.assessor = &status.Assessor{
 		Targets: j.targets, Viewer: &view.Viewer{Tracker: j.tracker, Warnings: j.warnings},
 	}
-	j.health = &health{targets: j.targets, status: j.status, assessor: j.assessor}
+	j.health = &health{tracker: j.tracker, targets: j.targets, status: j.status, assessor: j.assessor}
 	j.notes = &status.AppliedWriter{Store: source, Tracker: j.tracker}
 	j.track(mr.Status.Resources...)
 	for _, live := range []*unstructured.Unstructured{j.configMap("10"), j.deployment("10", "True")} {
@@ -250,7 +253,8 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			happens: func(j *judging) { hide(j, tracker.PodWatch) }, health: wellHealth, rollout: kept,
 		},
 		"pods are not listed for long": {
-			happens: func(j *judging) { hide(j, tracker.PodWatch) }, later: status.SyncGrace, health: wellHealth, rollout: "Unknown ChecksPending: The pods are not listed yet.",
+			happens: func(j *judging) { hide(j, tracker.PodWatch) }, later: status.SyncGrace,
+			health: wellHealth, rollout: "Unknown ChecksPending: The pods are not listed yet.",
 		},
 		"pods may not be watched": {
 			happens: func(j *judging) { j.clusters.Fail(j.work.Target, tracker.PodWatch, errors.New("forbidden")) },
@@ -258,13 +262,17 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		},
 		"H5 a kind is not served any more, a moment after it was": {
 			happens: func(j *judging) {
-				j.clusters.Fail(j.work.Target, "ConfigMap.v1", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}})
+				j.clusters.Fail(j.work.Target, "ConfigMap.v1", &meta.NoKindMatchError{
+					GroupKind: schema.GroupKind{Kind: "ConfigMap"},
+				})
 			},
 			health: kept, rollout: kept,
 		},
 		"H5 a kind is not served any more": {
 			happens: func(j *judging) {
-				j.clusters.Fail(j.work.Target, "ConfigMap.v1", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "ConfigMap"}, SearchedVersions: []string{"v1"}})
+				j.clusters.Fail(j.work.Target, "ConfigMap.v1", &meta.NoKindMatchError{
+					GroupKind: schema.GroupKind{Kind: "ConfigMap"}, SearchedVersions: []string{"v1"},
+				})
 			},
 			later:  status.SyncGrace,
 			health: `False ConfigMapMissing: ConfigMap c/d does not exist: no matches for kind "ConfigMap" in version "v1"`, rollout: wellRollout,
@@ -295,7 +303,8 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 			health: kept, rollout: kept,
 		},
 		"an object is not tracked": {
-			happens: func(j *judging) { j.track(j.work.MR.Status.Resources[0]) }, later: time.Second, health: kept, rollout: kept,
+			happens: func(j *judging) { j.track(j.work.MR.Status.Resources[0]) }, later: time.Second,
+			health: kept, rollout: kept,
 		},
 		"an object is being deleted": {
 			happens: func(j *judging) {
@@ -326,13 +335,18 @@ func TestNothingIsClaimedThatWasNotSeen(t *testing.T) {
 		},
 		"the target is not connected": {
 			happens: func(j *judging) {
-				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.Target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid})
+				j.clusters.SetStatus(clustercache.Status{
+					Cluster: j.work.Target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid,
+				})
 			},
 			health: "Unknown TargetUnreachable: The target cluster a/target is not reachable since 0001-01-01T00:00:00Z: Unreachable", rollout: "Unknown TargetUnreachable: The target cluster a/target is not reachable since 0001-01-01T00:00:00Z: Unreachable",
 		},
 		"the target may be back in a moment": {
 			happens: func(j *judging) {
-				j.clusters.SetStatus(clustercache.Status{Cluster: j.work.Target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid, InGrace: true})
+				j.clusters.SetStatus(clustercache.Status{
+					Cluster: j.work.Target, State: clustercache.StateDisconnected, Reason: clustercache.ReasonUnreachable, UID: uid,
+					InGrace: true,
+				})
 			},
 			health: kept, rollout: kept,
 		},
@@ -459,7 +473,9 @@ func TestSilenceEndsForWhatIsNotApplied(t *testing.T) {
 func TestWarningsAreNotLostToARestart(t *testing.T) {
 	j := judged(t)
 	service := live(`{"apiVersion":"v1","kind":"Service","metadata":{"namespace":"c","name":"d","uid":"u","resourceVersion":"10"},"spec":{"type":"LoadBalancer"}}`)
-	j.work.MR.Status.Resources = append(j.work.MR.Status.Resources, resourcesv1alpha1.ObjectReference{ObjectReference: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "c", Name: "d"}})
+	ref := corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "c", Name: "d"}
+	resources := &j.work.MR.Status.Resources
+	*resources = append(*resources, resourcesv1alpha1.ObjectReference{ObjectReference: ref})
 	j.track(j.work.MR.Status.Resources...)
 	j.accept(service)
 	j.clusters.Put(j.work.Target, "Service.v1", service)

@@ -104,7 +104,8 @@ func TestFlappingObjectCausesFewWrites(t *testing.T) {
 		}
 		return j.writes - before
 	}
-	j.Expect(flaps(run.DebounceFree*run.DebounceStatus)).To(BeNumerically("~", run.DebounceFree, 1), "any roll-out turns some times")
+	j.Expect(flaps(run.DebounceFree*run.DebounceStatus)).To(
+		BeNumerically("~", run.DebounceFree, 1), "any roll-out turns some times")
 	j.Expect(flaps(time.Minute)).To(BeNumerically("<=", 11))
 	j.Expect(flaps(5 * time.Minute)).To(And(BeNumerically(">=", 25), BeNumerically("<=", 31)))
 
@@ -121,7 +122,8 @@ func TestFlappingObjectCausesFewWrites(t *testing.T) {
 	j.clock.Step(run.DebounceQuiet)
 	j.look()
 	j.clock.Step(run.DebounceQuiet)
-	j.Expect(flaps(run.DebounceFree*run.DebounceStatus)).To(BeNumerically("~", run.DebounceFree, 1), "it was quiet for long")
+	j.Expect(flaps(run.DebounceFree*run.DebounceStatus)).To(
+		BeNumerically("~", run.DebounceFree, 1), "it was quiet for long")
 	j.Expect(flaps(20 * time.Second)).To(BeNumerically("<=", 6))
 	j.work.State.AppliedAll(j.clock.Now())
 	j.Expect(flaps(run.DebounceFree*run.DebounceStatus)).To(

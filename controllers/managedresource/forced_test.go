@@ -23,6 +23,7 @@ func TestForcedDeletionIsAdvisedWhereItHelps(t *testing.T) {
 		if !helps {
 			advice = Not(advice)
 		}
-		g.Expect(waitsForTarget(work, key, clustercache.Status{State: state})).To(SatisfyAll(HavePrefix("Waiting for the target cluster"), advice), string(state))
+		g.Expect(waitsForTarget(work, key, clustercache.Status{State: state})).To(
+			SatisfyAll(HavePrefix("Waiting for the target cluster"), advice), string(state))
 	}
 }

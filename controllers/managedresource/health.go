@@ -12,6 +12,7 @@ import (
 	"github.com/trellis-hub/trellis/clustercache"
 	"github.com/trellis-hub/trellis/controllers/managedresource/objects"
 	"github.com/trellis-hub/trellis/controllers/managedresource/observe/conditions"
+	"github.com/trellis-hub/trellis/controllers/managedresource/observe/tracker"
 	"github.com/trellis-hub/trellis/controllers/managedresource/run"
 	"github.com/trellis-hub/trellis/controllers/managedresource/source/content"
 	"github.com/trellis-hub/trellis/controllers/managedresource/status"
@@ -19,6 +20,7 @@ import (
 
 // health writes what the assessor finds, and why health cannot be judged. It sends nothing to a target.
 type health struct {
+	tracker  *tracker.Tracker
 	targets  *objects.Targets
 	status   *status.Writer
 	assessor *status.Assessor
@@ -35,7 +37,7 @@ func (h *health) evaluate(ctx context.Context, s *scope) (reconcile.Result, erro
 // evaluateApplied is evaluate for a ManagedResource that is known to be applied, whatever its condition said in the
 // meantime: that it had no target, or was ignored.
 func (h *health) evaluateApplied(ctx context.Context, s *scope) (reconcile.Result, error) {
-	if h.assessor.Viewer.Tracker.TakeDone(s.Name) {
+	if h.tracker.TakeDone(s.Name) {
 		s.State.NoteDue = s.Clock.Now().Add(status.NoteDelay) // or a restart would run a Job again that is done
 	}
 	if status.AppliedTrue(s.MR) && len(s.State.Yields) == 0 {

@@ -22,7 +22,8 @@ func TestLimitsOfEventsGoWithTheirManagedResources(t *testing.T) {
 	g := NewWithT(t)
 	j := judged(t)
 	var written countedEvents
-	j.events, j.assigner = telemetry.NewRecorder(&written, j.clock, telemetry.NewMetrics(prometheus.NewRegistry(), false)), &assignment.Assigner{}
+	figures := telemetry.NewMetrics(prometheus.NewRegistry(), false)
+	j.events, j.assigner = telemetry.NewRecorder(&written, j.clock, figures), &assignment.Assigner{}
 	j.work.Class, j.work.Log = &assignment.Class{}, logr.Discard()
 	for range 1000 {
 		j.events.Corrected(j.work.MR, telemetry.Drift{})

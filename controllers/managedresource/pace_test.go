@@ -27,8 +27,8 @@ func (j *judging) vanish() {
 	j.clusters.SetState(j.work.Target, clustercache.StateDisconnected, clustercache.ReasonUnreachable, "")
 }
 
-// That targets are away is written at a rate: a source that is busy with thousands of ManagedResources would be slow for
-// the others. That one is back is written at once.
+// That targets are away is written at a rate: a source that is busy with thousands of ManagedResources would be slow
+// for the others. That one is back is written at once.
 func TestLossOfManyTargetsIsReportedAtARate(t *testing.T) {
 	j := judged(t)
 	j.shown()

@@ -105,7 +105,7 @@ func newReconciler(o Options, c *Controller, source *store.Store) *reconciler {
 		},
 		status:   writer,
 		assessor: assessor,
-		health:   &health{targets: targets, status: writer, assessor: assessor},
+		health:   &health{tracker: c.tracker, targets: targets, status: writer, assessor: assessor},
 		notes:    &status.AppliedWriter{Store: source, Tracker: c.tracker},
 		events:   telemetry.NewRecorder(o.Events, o.Clock, o.Metrics),
 		metrics:  o.Metrics,

@@ -34,8 +34,8 @@ const (
 	runTimeout = time.Minute
 	// defaultPeriod is the time between two probes of a target.
 	defaultPeriod = 5 * time.Minute
-	// defaultPropagation is how long an API server may take to use a configuration or a policy. Policies are compiled once a
-	// second at most.
+	// defaultPropagation is how long an API server may take to use a configuration or a policy. Policies are compiled
+	// once a second at most.
 	defaultPropagation = 10 * time.Second
 	// lookRate, a second, and lookBurst bound how often one target is worked on: it may change its configurations as
 	// often as it likes.

@@ -187,7 +187,10 @@ func TestOutageCausesNoRunsUntilItIsSettled(t *testing.T) {
 		{"given up", clustercache.Status{State: clustercache.StateDisconnected}, clustercache.EventDisconnected, 1},
 		{"connected again", clustercache.Status{State: clustercache.StateConnected}, clustercache.EventConnected, 1},
 		{"lost again", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true}, clustercache.EventDisconnected, 0},
-		{"registered again", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true}, clustercache.EventRegistered, 1},
+		{
+			"registered again", clustercache.Status{State: clustercache.StateDisconnected, InGrace: true},
+			clustercache.EventRegistered, 1,
+		},
 	} {
 		step.status.Cluster, queue.names = key, nil
 		clusters.SetStatus(step.status)

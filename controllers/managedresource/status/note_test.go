@@ -60,7 +60,9 @@ func ran(t *testing.T) noting {
 	clusters := clustersfake.New(nil)
 	clusters.Add(cluster, clustersfake.Target{})
 	n := noting{WithT: g, t: t, server: server, clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
-	n.work = &run.Subject{Name: client.ObjectKeyFromObject(mr), Target: cluster, MR: mr, State: &run.State{}, Clock: n.clock}
+	n.work = &run.Subject{
+		Name: client.ObjectKeyFromObject(mr), Target: cluster, MR: mr, State: &run.State{}, Clock: n.clock,
+	}
 	n.tracker = tracker.New(tracker.Options{
 		Clusters: clusters, Selector: labels.Everything(), Clock: n.clock, Notify: func(types.NamespacedName, tracker.Cause) {},
 	})
@@ -151,7 +153,8 @@ func TestNoteThatFailedStaysDue(t *testing.T) {
 func TestNothingIsNotedWhileSomethingIsNotKnown(t *testing.T) {
 	n := ran(t)
 	n.tracker.Forget(n.work.Name)
-	n.Expect(n.tracker.Track(t.Context(), n.work.Name, n.work.Target, n.work.MR.Status.Resources, tracker.Exact{})).To(Succeed())
+	refs := n.work.MR.Status.Resources
+	n.Expect(n.tracker.Track(t.Context(), n.work.Name, n.work.Target, refs, tracker.Exact{})).To(Succeed())
 	n.clock.Step(NoteDelay)
 	n.look(appliedInput, later)
 	n.Expect(n.note()).To(BeEmpty())

@@ -46,7 +46,8 @@ func TestWhoDeletesAnObjectAgainAndAgainIsSaid(t *testing.T) {
 			var note lastNote
 			obj := &unstructured.Unstructured{}
 			g.Expect(obj.UnmarshalJSON([]byte(test.manifest))).To(Succeed())
-			d := Drift{Intent: apply.Intent{Object: obj, Key: inventory.KeyOfObject(obj)}, Created: !test.changed, Owner: test.owner}
+			intent := apply.Intent{Object: obj, Key: inventory.KeyOfObject(obj)}
+			d := Drift{Intent: intent, Created: !test.changed, Owner: test.owner}
 			NewRecorder(&note, testclock.NewFakePassiveClock(time.Now()), nil).Corrected(&resourcesv1alpha1.ManagedResource{}, d)
 			g.Expect(string(note)).To(HaveSuffix(test.says))
 		})

@@ -307,24 +307,16 @@ func (m *Metrics) DriftLasted(s *run.Subject, lasted time.Duration) {
 	m.target(s.Target).late++
 }
 
-// applyFailed counts objects that could not be applied to a target.
-func (m *Metrics) applyFailed(key clustercache.ClusterKey, objects uint64) {
-	if objects == 0 {
+// failed counts objects that could not be applied to a target, and those that could not be deleted from it.
+func (m *Metrics) failed(key clustercache.ClusterKey, applies, prunes uint64) {
+	if applies+prunes == 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.target(key).notApplied += objects
-}
-
-// pruneFailed counts objects that could not be deleted from a target.
-func (m *Metrics) pruneFailed(key clustercache.ClusterKey, objects uint64) {
-	if objects == 0 {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.target(key).notPruned += objects
+	t := m.target(key)
+	t.notApplied += applies
+	t.notPruned += prunes
 }
 
 // OverdueBy notes that runs of a target became overdue, or have ended.

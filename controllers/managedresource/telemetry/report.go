@@ -44,7 +44,7 @@ func (r *Recorder) Report(s *run.Subject, outcomes []apply.Outcome) {
 			r.takenBack(s.MR, o)
 		}
 	}
-	r.metrics.applyFailed(s.Target, failed)
+	r.metrics.failed(s.Target, failed, 0)
 }
 
 // shownUnplaced is how many objects a warning names.
@@ -145,7 +145,7 @@ func (r *Recorder) ReportPruned(s *run.Subject, cause PruneCause, outcomes []pru
 			}
 		}
 	}
-	r.metrics.pruneFailed(s.Target, failed)
+	r.metrics.failed(s.Target, 0, failed)
 	for _, why := range sortedKeys(released) {
 		r.released(s.MR, why, released[why])
 	}
